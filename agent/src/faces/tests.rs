@@ -313,6 +313,7 @@ fn what_is_true_of_a_class_shows_its_own_type_as_the_reason() {
         images: Vec::new(),
         reservations: ClassReservations::default(),
         instance_profile: None,
+        profile_seen: None,
         conditions: conditions.collect(),
         resolved_at: at(10),
     };

@@ -7,25 +7,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::class_status::Seen;
 use tenon_domain::id::ImageId;
 use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::port::{
-    CapacityReservation, CapacityReservationFilter, Image, ImageFilter, PARAMETERS_PER_CALL, Parameter,
+    CapacityReservation, CapacityReservationFilter, Image, ImageFilter, InstanceProfileFacts, PARAMETERS_PER_CALL, Parameter,
     ResourceFilter, SecurityGroup, Subnet, VolumeSnapshot, cluster_arn,
 };
-use tenon_ec2::{Ec2, Ec2Error, Parameters, ZonalShift};
+use tenon_ec2::{Ec2, Ec2Error, InstanceProfiles, Parameters, ZonalShift};
 use tenon_runtime::Ports;
 use tenon_state::image_query::{describe, queries};
 
 use crate::alias::{self, ImageParameters};
 use crate::plan::{AnsweredReservations, Answers, SelectedImages};
-use crate::spec;
+use crate::resolve::{self, JudgedClass};
+use crate::{profile, spec};
 
 /// The answers of one look.
 #[derive(Default)]
 pub(crate) struct ClassAnswers {
+    profiles: BTreeMap<String, Result<InstanceProfileFacts, Ec2Error>>,
     /// Values of parameters; `None` of one that doesn't exist.
     parameters: BTreeMap<String, Result<Option<String>, Ec2Error>>,
     subnets: BTreeMap<ResourceFilter, Result<Vec<Subnet>, Ec2Error>>,
@@ -66,6 +69,7 @@ impl ClassAnswers {
             images: self.ask_images(ec2, class, registry).await,
             snapshots: self.ask_snapshots(ec2, class, registry).await,
             reservations: self.ask_reservations(ec2, class, ReservedCapacity::behind(registry.gates)).await,
+            profile: self.ask_profile(ports, class, registry).await,
             shifts: self.ask_shifts(ports, registry).await,
         }
     }
@@ -123,6 +127,24 @@ impl ClassAnswers {
                 self.parameters.insert(name.clone(), answer.as_ref().map(value).map_err(Clone::clone));
             }
         }
+    }
+
+    /// The class's instance profile; no query if the cluster doesn't allow it.
+    async fn ask_profile<P: Ports>(
+        &mut self,
+        ports: &P,
+        class: &Ec2NodeClass,
+        registry: &Registry,
+    ) -> Option<Result<InstanceProfileFacts, Ec2Error>> {
+        let installation = ports.installation();
+        let judged = JudgedClass { class, registry, account: &installation.account, now: ports.now() };
+        let Seen::Holds(profile) = resolve::instance_profile(judged) else { return None };
+        let name = profile::name_of(&profile).to_owned();
+        if !self.profiles.contains_key(&name) {
+            let answer = ports.ec2().instance_profile(&name).await;
+            self.profiles.insert(name.clone(), answer);
+        }
+        self.profiles.get(&name).cloned()
     }
 
     /// The snapshots that the class names; no query if the cluster may use none but those of its images.

@@ -18,6 +18,7 @@ mod item;
 mod look;
 mod observe;
 pub mod plan;
+pub mod profile;
 pub mod resolve;
 pub mod spec;
 pub mod spec_form;

@@ -8,10 +8,12 @@
 
 use std::collections::BTreeSet;
 
+use jiff::SignedDuration;
 use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::class_status::{
     ClassObservation, ClassStatus, ConditionReason, ConditionStatus, ConditionType, ResolvedImage, Seen,
-    SeenReservations,
+    SeenProfile, SeenReservations,
 };
 use tenon_domain::id::ClusterName;
 use tenon_ec2::port::Image;
@@ -20,6 +22,7 @@ use tenon_runtime::error::chain;
 
 use crate::plan::{AnsweredReservations, Answers, NodeClassesInput, RETRY_AFTER, later};
 use crate::resolve::{self, JudgedClass};
+use crate::profile::{self, JudgedProfile};
 use crate::{alias, spec, spec_form};
 
 mod shifts;
@@ -29,6 +32,14 @@ mod shifts;
 struct PartCondition {
     condition: ConditionType,
     reason: ConditionReason,
+}
+
+/// A launch that EC2 refused for what the class is.
+struct RefusedLaunch {
+    /// The part of the class that EC2's words are about.
+    part: Option<ClassPart>,
+    /// EC2's words, the remedy and the next try.
+    message: String,
 }
 
 /// A look at a class.
@@ -41,8 +52,8 @@ pub(crate) struct ClassLook<'a> {
     pub(crate) previous: Option<&'a ClassStatus>,
     /// Conditions that keep their value, because AWS gave no answer.
     pub(crate) kept: BTreeSet<ConditionType>,
-    /// Whether something without an answer had no value to keep.
-    pub(crate) unseen: bool,
+    /// How long until the class must be looked at again, if not at the regular time.
+    pub(crate) again_in: Option<SignedDuration>,
 }
 
 impl ClassLook<'_> {
@@ -71,9 +82,15 @@ impl ClassLook<'_> {
                 |found| resolve::images(judged, &answers.images, found),
             ),
         };
+        let (instance_profile, profile_seen) = self.profile(judged, answers, &images);
         let validation = match spec::validate(class, registry) {
             Seen::Holds(()) => match self.snapshots(judged, &images, answers) {
-                Seen::Holds(()) => self.launches(&images),
+                Seen::Holds(()) => match self.launches(&images) {
+                    Some(RefusedLaunch { message, .. }) => {
+                        Seen::Refused { reason: ConditionReason::LaunchRefused, message }
+                    }
+                    None => Seen::Holds(()),
+                },
                 obstacle @ (Seen::Refused { .. } | Seen::Unseen { .. }) => obstacle,
             },
             obstacle @ (Seen::Refused { .. } | Seen::Unseen { .. }) => obstacle,
@@ -101,7 +118,8 @@ impl ClassLook<'_> {
                 |found| resolve::security_groups(judged, found),
             ),
             images,
-            instance_profile: resolve::instance_profile(judged),
+            instance_profile,
+            profile_seen,
             reservations: answers.reservations.as_ref().map(|answered| SeenReservations {
                 right: answered.right,
                 seen: self.part(
@@ -120,26 +138,72 @@ impl ClassLook<'_> {
         }
     }
 
-    /// Whether EC2 accepts launches of the class, from launches with this spec and these images.
-    fn launches(&self, images: &Seen<Vec<ResolvedImage>>) -> Seen<()> {
-        let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class));
-        let (Some(known), Some(mark)) = (known, self.input.refused.get(&self.class.name)) else {
-            return Seen::Holds(());
+    /// Looks again after this long at the latest.
+    fn look_in(&mut self, by: SignedDuration) {
+        self.again_in = Some(self.again_in.map_or(by, |known| known.min(by)));
+    }
+
+    /// The nodes' instance profile: allowed, as IAM has it, and not refused by EC2.
+    fn profile(
+        &mut self,
+        judged: JudgedClass<'_>,
+        answers: &Answers,
+        images: &Seen<Vec<ResolvedImage>>,
+    ) -> (Seen<InstanceProfile>, Option<SeenProfile>) {
+        let known = self.previous.and_then(|known| known.profile_seen.as_ref());
+        let allowed = resolve::instance_profile(judged);
+        let (Seen::Holds(profile), Some(answer)) = (&allowed, &answers.profile) else {
+            return (allowed, known.cloned());
         };
+        let condition = ConditionType::InstanceProfileReady;
+        let held = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class));
+        let held = held.and_then(|known| known.condition(condition));
+        let verdict = profile::judge(JudgedProfile {
+            profile,
+            identity: &self.class.identity,
+            allowed: &judged.registry.allowed,
+            answer,
+            known,
+            held: held.is_some_and(|held| held.status == ConditionStatus::True),
+            now: self.input.now,
+        });
+        let seen = match (verdict.seen, self.launches(images)) {
+            (Seen::Refused { reason, message }, _) => {
+                self.look_in(profile::LOOK_EVERY);
+                Seen::Refused { reason, message }
+            }
+            // IAM sees nothing wrong, EC2 does.
+            (_, Some(RefusedLaunch { part: Some(ClassPart::InstanceProfile), message })) => {
+                Seen::Refused { reason: ConditionReason::LaunchRefused, message }
+            }
+            (Seen::Unseen { reason, message, next_try }, _) => {
+                self.look_in(next_try.duration_since(self.input.now));
+                Seen::Unseen { reason, message, next_try }
+            }
+            (Seen::Holds(()), _) => Seen::Holds(profile.clone()),
+        };
+        (seen, verdict.known)
+    }
+
+    /// EC2's refusal of launches with this spec and these images.
+    fn launches(&self, images: &Seen<Vec<ResolvedImage>>) -> Option<RefusedLaunch> {
+        let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class))?;
+        let mark = self.input.refused.get(&self.class.name)?;
         let ids = |images: &[ResolvedImage]| images.iter().map(|image| image.id.clone()).collect::<Vec<_>>();
         if let Seen::Holds(images) = images
             && ids(images) != ids(&known.images)
         {
-            return Seen::Holds(());
+            return None;
         }
         let words = mark.message.as_deref().unwrap_or(&mark.code);
-        let remedy = blame(words).map_or("check the class's spec", ClassPart::remedy);
+        let part = blame(words);
+        let remedy = part.map_or("check the class's spec", ClassPart::remedy);
         let until = mark.blocked_until().min(mark.last_resort_at());
         let message = format!(
             "EC2 refuses launches from this class ({words}); {remedy}; next launch at `{until}`, or when the class \
              changes"
         );
-        Seen::Refused { reason: ConditionReason::LaunchRefused, message }
+        Some(RefusedLaunch { part, message })
     }
 
     /// Whether the class may use the snapshots that it names. Without images nothing depends on it.
@@ -212,7 +276,7 @@ impl ClassLook<'_> {
                     self.kept.insert(condition);
                     return Seen::Holds(known);
                 }
-                self.unseen = true;
+                self.look_in(RETRY_AFTER);
                 let next_try = later(self.input.now, RETRY_AFTER);
                 Seen::Unseen { reason, message: chain(error), next_try }
             }
@@ -233,6 +297,7 @@ impl ClassLook<'_> {
             security_groups: refused(cluster),
             images: refused(cluster),
             instance_profile: refused(cluster),
+            profile_seen: self.previous.and_then(|known| known.profile_seen.clone()),
             reservations: None,
             shifts: None,
             validation: refused(cluster),

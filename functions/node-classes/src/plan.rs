@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::Ec2NodeClass;
-use tenon_domain::class_status::{ClassStatus, ConditionType};
+use tenon_domain::class_status::{ClassStatus, ConditionType, ImageVariant};
 use tenon_domain::evidence::Waiting;
-use tenon_domain::id::{ClusterName, NodeClassName};
+use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::registry::Registry;
 use tenon_domain::report::{Finding, Report};
@@ -21,7 +21,9 @@ use tenon_domain::snapshot::Unreadable;
 use tenon_domain::unavailable::Mark;
 use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{CapacityReservation, Image, SecurityGroup, Subnet, VolumeSnapshot};
+use tenon_ec2::port::{
+    CapacityReservation, Image, ImageFilter, InstanceProfileFacts, SecurityGroup, Subnet, VolumeSnapshot,
+};
 
 use crate::change::{ClassChange, change};
 use crate::look::ClassLook;
@@ -77,6 +79,8 @@ pub struct Answers {
     pub snapshots: Result<Vec<VolumeSnapshot>, Ec2Error>,
     /// Capacity reservations that its terms match; `None` without a query.
     pub reservations: Option<AnsweredReservations>,
+    /// IAM's answer about its instance profile; `None` if the class may not have it.
+    pub profile: Option<Result<InstanceProfileFacts, Ec2Error>>,
     /// The cluster's shifted zones; `None` if ARC wasn't asked.
     pub shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
 }
@@ -91,6 +95,7 @@ impl Answers {
             images: SelectedImages::none(),
             snapshots: Ok(Vec::new()),
             reservations: None,
+            profile: None,
             shifts: None,
         }
     }
@@ -135,7 +140,7 @@ pub struct NodeClassesPlan {
     pub gone: Vec<(NodeClassName, u64)>,
     /// When all classes are due for another look.
     pub look_at: Timestamp,
-    /// How long until EC2 or ARC must be asked again, if a query failed.
+    /// How long until AWS must be asked again, if a query failed or its answer will change.
     pub retry_after: Option<SignedDuration>,
 }
 
@@ -156,23 +161,23 @@ pub fn plan(input: &NodeClassesInput) -> (NodeClassesPlan, Report) {
     let shifts = input.looked.iter().any(|(_, answers)| answers.shifts.is_some());
     let every = if shifts { SHIFTS_EVERY } else { LOOK_EVERY };
     let mut next = if everything { later(input.now, every) } else { input.look_at };
-    let mut unanswered = false;
+    let mut soonest: Option<SignedDuration> = None;
     for (class, answers) in &input.looked {
         let stored = input.statuses.get(&class.name);
         let previous = stored.map(|status| spec_form::in_this_form(status, class));
         let previous = previous.as_deref();
-        let mut look = ClassLook { input, class, previous, kept: BTreeSet::new(), unseen: false };
+        let mut look = ClassLook { input, class, previous, kept: BTreeSet::new(), again_in: None };
         let status = ClassStatus::observed(look.observe(answers), previous, input.now);
-        unanswered |= look.unseen || !look.kept.is_empty();
+        let kept = (!look.kept.is_empty()).then_some(RETRY_AFTER);
+        soonest = [soonest, look.again_in, kept].into_iter().flatten().min();
         tell_kept(&mut report, &class.name, &look.kept);
         changes.extend(change(input, class, &answers.images, previous, status));
     }
-    if unanswered {
-        next = next.min(later(input.now, RETRY_AFTER));
+    if let Some(soonest) = soonest {
+        next = next.min(later(input.now, soonest));
     }
     let gone = input.gone.iter().filter_map(|name| Some((name.clone(), input.statuses.get(name)?.revision)));
-    let retry_after = unanswered.then_some(RETRY_AFTER);
-    (NodeClassesPlan { changes, gone: gone.collect(), look_at: next, retry_after }, report)
+    (NodeClassesPlan { changes, gone: gone.collect(), look_at: next, retry_after: soonest }, report)
 }
 
 /// Reports conditions that keep their earlier value, because EC2 or ARC gave no answer.

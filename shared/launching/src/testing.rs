@@ -80,6 +80,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
             image("ami-arm", Architecture::Arm64),
         ]),
         instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+        profile_seen: None,
         reservations: None,
         shifts: None,
         validation: Seen::Holds(()),

@@ -53,7 +53,7 @@ impl ClassLook<'_> {
             | Ec2Error::Refused { .. }
             | Ec2Error::ServerError { .. }
             | Ec2Error::NoAnswer { .. } => self.shifts_as_before().unwrap_or_else(|| {
-                self.unseen = true;
+                self.look_in(RETRY_AFTER);
                 let next_try = later(self.input.now, RETRY_AFTER);
                 Seen::Unseen { reason, message: chain(error), next_try }
             }),

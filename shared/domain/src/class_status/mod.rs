@@ -12,4 +12,4 @@ mod status;
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 pub use image::{ImageVariant, ResolvedImage, VariantRequirement, image_for};
 pub use observation::{ClassObservation, Seen, SeenReservations};
-pub use status::{ClassStatus, ClassSubnet};
+pub use status::{ClassStatus, ClassSubnet, SeenProfile};

@@ -34,10 +34,23 @@ pub struct ClassStatus {
     pub reservations: ClassReservations,
     /// The instance profile of its nodes.
     pub instance_profile: Option<InstanceProfile>,
+    /// That profile with its role, as IAM returned it last.
+    pub profile_seen: Option<SeenProfile>,
     /// Its conditions, in the order of [`ConditionType::ALL`].
     pub conditions: Vec<Condition>,
     /// The time of the queries to EC2.
     pub resolved_at: Timestamp,
+}
+
+/// An instance profile with its role, as IAM returned it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenProfile {
+    /// The profile's ARN; empty if it didn't exist.
+    pub arn: String,
+    /// The role's name.
+    pub role: Option<String>,
+    /// When IAM returned this pair first.
+    pub first_seen_at: Timestamp,
 }
 
 /// A subnet of a class.
@@ -70,7 +83,17 @@ impl ClassStatus {
         self.conditions.iter().find(|found| found.condition == condition)
     }
 
-    /// Whether launches may be made from it: `Ready` is True.
+    /// Whether launches may be made from it: everything holds, or what doesn't is for a launch to decide.
+    #[must_use]
+    pub fn launchable(&self) -> bool {
+        let decides = |condition: &Condition| {
+            condition.status == ConditionStatus::True || condition.reason.is_decided_by_launch()
+        };
+        !self.conditions.is_empty()
+            && DEPENDENTS.iter().filter_map(|condition| self.condition(*condition)).all(decides)
+    }
+
+    /// Whether `Ready` is True.
     #[must_use]
     pub fn ready(&self) -> bool {
         self.condition(ConditionType::Ready).is_some_and(|ready| ready.status == ConditionStatus::True)

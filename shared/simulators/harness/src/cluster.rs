@@ -185,6 +185,7 @@ impl Cluster {
             security_groups: Seen::Holds(Vec::new()),
             images: Seen::Holds(images.iter().map(image).collect()),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+            profile_seen: None,
             reservations: None,
             shifts: None,
             validation: Seen::Holds(()),

@@ -4,7 +4,7 @@ use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{
     ClassStatus, ClassSubnet, Condition, ConditionReason, ConditionStatus, ConditionType, ImageVariant,
-    ResolvedImage,
+    ResolvedImage, SeenProfile,
 };
 use tenon_domain::zonal_shift::ShiftEnd;
 
@@ -44,6 +44,11 @@ impl ItemForm for ClassStatus {
         };
         to.text_if("instance_profile", name);
         to.text_if("instance_profile_arn", arn);
+        to.map_if("profile_seen", self.profile_seen.as_ref(), |seen, to| {
+            to.text("arn", &seen.arn);
+            to.text_if("role", seen.role.as_ref());
+            to.time("first_seen_at", seen.first_seen_at);
+        });
         to.list("conditions", &self.conditions, |condition, to| {
             to.text("type", condition.condition.as_str());
             to.text("status", condition.status.as_str());
@@ -87,6 +92,13 @@ impl ItemForm for ClassStatus {
             })?,
             reservations: read_reservations(from)?,
             instance_profile: arn.or(name),
+            profile_seen: from.map_if("profile_seen", |from| {
+                Ok(SeenProfile {
+                    arn: from.string("arn")?,
+                    role: from.string_if("role")?,
+                    first_seen_at: from.time("first_seen_at")?,
+                })
+            })?,
             conditions: from.list("conditions", read_condition)?,
             resolved_at: from.time("resolved_at")?,
         })

@@ -210,6 +210,7 @@ pub(super) fn class_status() -> ClassStatus {
             created_at: at("00:00:00"),
         }]),
         instance_profile: SeenPart::Holds(InstanceProfile::Name("nodes".into())),
+        profile_seen: None,
         reservations: Some(SeenReservations {
             right: ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled }).unwrap(),
             seen: SeenPart::Holds(vec![ClassReservation {
