@@ -113,22 +113,27 @@ fn al2(version: &str, kubernetes: &str) -> Vec<NamedVariants> {
 }
 
 fn al2023(version: &str, kubernetes: &str) -> Vec<NamedVariants> {
-    let of = |architecture: &str, variants: &'static [ImageVariant]| {
-        variants.iter().enumerate().map(move |(at, variant)| {
-            let leaf = match version {
-                "latest" => "recommended".to_owned(),
-                version => {
-                    format!("amazon-eks-node-al2023-{architecture}-{variant}-{kubernetes}-{version}")
-                }
-            };
-            let name = format!(
-                "/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2023/{architecture}/{variant}/{leaf}/image_id"
-            );
-            (name, variants.get(at..=at).unwrap_or_default())
-        })
+    let of = |(architecture, variant): (&str, &'static ImageVariant)| {
+        let leaf = match version {
+            "latest" => "recommended".to_owned(),
+            version => {
+                format!("amazon-eks-node-al2023-{architecture}-{variant}-{kubernetes}-{version}")
+            }
+        };
+        let name = format!(
+            "/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2023/{architecture}/{variant}/{leaf}/image_id"
+        );
+        (name, std::slice::from_ref(variant))
     };
-    let arm64: &'static [ImageVariant] = &[Standard, Nvidia];
-    of("x86_64", &[Standard, Nvidia, Neuron]).chain(of("arm64", arm64)).collect()
+    [
+        ("x86_64", &Standard),
+        ("x86_64", &Nvidia),
+        ("x86_64", &Neuron),
+        ("arm64", &Standard),
+        ("arm64", &Nvidia),
+    ]
+    .map(of)
+    .into()
 }
 
 /// On x86_64 the image without GPU drivers also has those of Neuron.

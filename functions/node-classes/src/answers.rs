@@ -13,8 +13,8 @@ use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::port::{
-    CapacityReservation, CapacityReservationFilter, Image, ImageFilter, InstanceProfileFacts, PARAMETERS_PER_CALL, Parameter,
-    ResourceFilter, SecurityGroup, Subnet, VolumeSnapshot, cluster_arn,
+    CapacityReservation, CapacityReservationFilter, Image, ImageFilter, InstanceProfileFacts,
+    PARAMETERS_PER_CALL, Parameter, ResourceFilter, SecurityGroup, Subnet, VolumeSnapshot, cluster_arn,
 };
 use tenon_ec2::{Ec2, Ec2Error, InstanceProfiles, Parameters, ZonalShift};
 use tenon_runtime::Ports;

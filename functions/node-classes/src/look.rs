@@ -21,8 +21,8 @@ use tenon_ec2::{ClassPart, Ec2Error, blame, right_of};
 use tenon_runtime::error::chain;
 
 use crate::plan::{AnsweredReservations, Answers, NodeClassesInput, RETRY_AFTER, later};
-use crate::resolve::{self, JudgedClass};
 use crate::profile::{self, JudgedProfile};
+use crate::resolve::{self, JudgedClass};
 use crate::{alias, spec, spec_form};
 
 mod shifts;

@@ -117,8 +117,12 @@ pub struct SelectedImages {
 impl SelectedImages {
     /// Of a class without a query.
     pub(crate) const fn none() -> Self {
-        let (variants, nameless) = (BTreeMap::new(), BTreeSet::new());
-        Self { answer: Ok(Vec::new()), variants, nameless, filters: BTreeSet::new() }
+        Self {
+            answer: Ok(Vec::new()),
+            variants: BTreeMap::new(),
+            nameless: BTreeSet::new(),
+            filters: BTreeSet::new(),
+        }
     }
 }
 

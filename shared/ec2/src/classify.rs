@@ -4,8 +4,8 @@
 //! errors of a whole call and items of a fleet alike, and is the only place that knows EC2's codes. It doesn't decide
 //! what follows from an error.
 //!
-//! Source of the codes: "Error codes for the Amazon EC2 API" and the codes in CreateFleet's error lists (read
-//! November 2026).
+//! Source of the codes: "Error codes for the Amazon EC2 API", the codes in CreateFleet's error lists, and the errors of
+//! GetParameters and GetInstanceProfile in the references of Systems Manager and IAM (read November 2026).
 
 tenon_domain::words! {
     /// The meaning of an error for the caller. Alarms and the journal have its word.
@@ -94,15 +94,21 @@ fn exact(code: &str) -> Option<ErrorClass> {
         | "ThrottlingException"
         | "RequestThrottled"
         | "EC2ThrottledException" => ErrorClass::Throttled,
+        // IAM's; its model calls the same `NoSuchEntityException`.
+        "NoSuchEntity" | "NoSuchEntityException" => ErrorClass::NotFound,
         "UnauthorizedOperation"
         | "AccessDenied"
         | "AccessDeniedException"
         | "AuthFailure"
         | "OptInRequired" => ErrorClass::Unauthorized,
         "IdempotentParameterMismatch" | "IdempotentInstanceTerminated" => ErrorClass::TokenMismatch,
-        "InternalError" | "InternalFailure" | "ServerInternal" | "ServiceUnavailable" | "Unavailable" => {
-            ErrorClass::Server
-        }
+        "InternalError"
+        | "InternalFailure"
+        | "InternalServerError"
+        | "ServerInternal"
+        | "ServiceFailure"
+        | "ServiceUnavailable"
+        | "Unavailable" => ErrorClass::Server,
         _ => return None,
     })
 }
@@ -141,6 +147,7 @@ fn by_shape(code: &str) -> ErrorClass {
         || code.starts_with("Missing")
         || code.starts_with("Malformed")
         || code == "ValidationError"
+        || code == "ValidationException"
         || code == "UnknownParameter"
         || code == "IncorrectInstanceState"
     {
@@ -185,6 +192,10 @@ mod tests {
             ("InvalidBlockDeviceMapping", ErrorClass::Invalid),
             ("MissingParameter", ErrorClass::Invalid),
             ("InternalError", ErrorClass::Server),
+            ("InternalServerError", ErrorClass::Server),
+            ("ServiceFailure", ErrorClass::Server),
+            ("NoSuchEntity", ErrorClass::NotFound),
+            ("ValidationException", ErrorClass::Invalid),
             ("AddressLimitExceeded", ErrorClass::AccountLimit),
             ("FluxCapacitorEmpty", ErrorClass::Unknown),
         ] {

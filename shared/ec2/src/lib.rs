@@ -1,4 +1,4 @@
-//! EC2 as Tenon's adapters see it: the ports ([`Ec2`], [`Pricing`], [`ZonalShift`]), the meaning of EC2's error codes
+//! EC2 as Tenon's adapters see it: the ports ([`Ec2`] and those beside it, [`Ec2Ports`]), the meaning of error codes
 //! ([`classify`]), and facts about instance types ([`data`]).
 //!
 //! Decides the form of a call to EC2, and the meaning of its errors. It doesn't decide what to launch, and never
@@ -15,4 +15,4 @@ pub use blame::{ClassPart, blame};
 pub use classify::{ErrorClass, classify};
 pub use effect::{Effect, effect, launched_reason, launched_reason_of};
 pub use error::{Ec2Error, right_of};
-pub use port::{Ec2, Ec2Account, Pricing, ZonalShift};
+pub use port::{Ec2, Ec2Account, Ec2Ports, InstanceProfiles, Parameters, Pricing, ZonalShift};

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenon_domain::id::{ClusterName, InstallationId, Region};
 use tenon_domain::journal::JournalRecord;
 use tenon_domain::wake::FunctionName;
-use tenon_ec2::{Ec2, Pricing, ZonalShift};
+use tenon_ec2::Ec2Ports;
 use tenon_table::Table;
 
 /// An installation, whose id every key, tag and event carries.
@@ -25,14 +25,14 @@ pub struct Installation {
 pub trait Ports: Send + Sync {
     /// The state table.
     type Table: Table;
-    /// EC2, its prices and zonal shifts.
-    type Ec2: Ec2 + Pricing + ZonalShift;
+    /// EC2 and the services beside it.
+    type Ec2: Ec2Ports;
     /// Doorbells.
     type Signals: Signals;
 
     /// The state table.
     fn table(&self) -> &Self::Table;
-    /// EC2, its prices and zonal shifts.
+    /// EC2 and the services beside it.
     fn ec2(&self) -> &Self::Ec2;
     /// Doorbells.
     fn signals(&self) -> &Self::Signals;

@@ -1,7 +1,7 @@
 //! Functions over a server's EC2: a cluster, its table in memory, and an agent that reports the test's objects.
 //!
-//! Decides the events of a story; the functions decide the rest. Prices and zonal shifts are the twin's on every
-//! server, because none of them has the Pricing API or ARC.
+//! Decides the events of a story; the functions decide the rest. Every port beside EC2 is the twin's on every
+//! server: none of them has the Pricing API or ARC.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ use crate::twin::TwinServer;
 /// The functions' ports on a server.
 struct LinePorts<'a, S: Server> {
     table: MemoryTable,
-    account: Ec2Account<&'a S::Ec2, RegionTwin, RegionTwin>,
+    account: Ec2Account<&'a S::Ec2, RegionTwin>,
     signals: Recorder,
     clock: SetClock,
     installation: Installation,
@@ -47,7 +47,7 @@ struct LinePorts<'a, S: Server> {
 
 impl<'a, S: Server> Ports for LinePorts<'a, S> {
     type Table = MemoryTable;
-    type Ec2 = Ec2Account<&'a S::Ec2, RegionTwin, RegionTwin>;
+    type Ec2 = Ec2Account<&'a S::Ec2, RegionTwin>;
     type Signals = Recorder;
 
     fn table(&self) -> &MemoryTable {
@@ -109,7 +109,7 @@ impl<'a, S: Server> Line<'a, S> {
         let twin = TwinServer::new().twin().clone();
         let ports = LinePorts {
             table: MemoryTable::new(memory, Arc::new(move || ticking.now())),
-            account: Ec2Account { ec2: server.ec2(), pricing: twin.clone(), zonal_shift: twin },
+            account: Ec2Account::beside(server.ec2(), twin),
             signals: Recorder::default(),
             clock,
             installation: Installation {

@@ -1,13 +1,15 @@
-//! The ports to EC2: Tenon's requests, in EC2's words and plain types.
+//! The ports to EC2 and to the services beside it: Tenon's requests, in AWS's words and plain types.
 //!
-//! Decides the form of requests and answers. Implementations of [`Ec2`], [`Pricing`] and [`ZonalShift`] are the
-//! region's twin and the adapter to AWS. Unbounded lists are paged; a page's token is opaque.
+//! Decides the form of requests and answers. Implementations of the ports ([`Ec2Ports`]) are the region's twin and the
+//! adapters to AWS. Unbounded lists are paged; a page's token is opaque.
 
 mod fleet;
 mod image;
 mod instance;
+mod instance_profile;
 mod network;
 mod offering;
+mod parameter;
 mod reservation;
 mod stored;
 mod template;
@@ -25,10 +27,12 @@ pub use fleet::{
 };
 pub use image::{DisabledImages, Image, ImageArchitecture, ImageFilter, ImageState, VolumeSnapshot};
 pub use instance::{Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason};
+pub use instance_profile::InstanceProfileFacts;
 pub use network::{ResourceFilter, SecurityGroup, Subnet};
 pub use offering::{
     AvailabilityZone, LocationType, MALFORMED_ANSWER, NO_PRICING_API, OnDemandPrice, SpotPrice, TypeOffering,
 };
+pub use parameter::{PARAMETERS_PER_CALL, Parameter, without_selector};
 pub use reservation::{CapacityReservation, CapacityReservationFilter, ReservationPreference};
 pub use stored::StoredRequestError;
 pub use template::{
@@ -36,7 +40,7 @@ pub use template::{
     LaunchTemplateData, LaunchTemplateFilter, MetadataTokens, Monitoring,
 };
 pub use tenon_domain::catalog::describe::InstanceTypeInfo;
-pub use zonal_shift::cluster_arn;
+pub use zonal_shift::{cluster_arn, partition};
 
 use crate::error::Ec2Error;
 
@@ -144,8 +148,9 @@ macro_rules! port {
             $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> { (**self).$call($($arg),*).await })*
         }
 
-        impl<E: Send + Sync, P: Send + Sync, Z: Send + Sync> $port for Ec2Account<E, P, Z>
+        impl<E, P, Z, S, I> $port for Ec2Account<E, P, Z, S, I>
         where
+            Self: Send + Sync,
             $kind: $port,
         {
             $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> { self.$part.$call($($arg),*).await })*
@@ -153,15 +158,40 @@ macro_rules! port {
     };
 }
 
-/// EC2, its prices and zonal shifts as one, as handlers take them.
+/// All ports to an account and region, as handlers take them. A new port is added here, in [`Ec2Account`] and in its
+/// implementations, and handlers' bounds stay.
+pub trait Ec2Ports: Ec2 + Pricing + ZonalShift + Parameters + InstanceProfiles {}
+
+impl<T: Ec2 + Pricing + ZonalShift + Parameters + InstanceProfiles> Ec2Ports for T {}
+
+/// An account and region, of one implementation for each port. A port that isn't given another implementation has the
+/// one of the port before it.
 #[derive(Debug, Clone)]
-pub struct Ec2Account<E, P, Z> {
+pub struct Ec2Account<E, P = E, Z = P, S = Z, I = S> {
     /// EC2 of an account and region.
     pub ec2: E,
     /// The region's prices.
     pub pricing: P,
     /// Zonal shifts of its clusters.
     pub zonal_shift: Z,
+    /// Parameters of Systems Manager.
+    pub parameters: S,
+    /// Instance profiles.
+    pub instance_profiles: I,
+}
+
+impl<E, O: Clone> Ec2Account<E, O> {
+    /// EC2 from one implementation, and every other port from another.
+    #[must_use]
+    pub fn beside(ec2: E, others: O) -> Self {
+        Self {
+            ec2,
+            pricing: others.clone(),
+            zonal_shift: others.clone(),
+            parameters: others.clone(),
+            instance_profiles: others,
+        }
+    }
 }
 
 port! {
@@ -222,6 +252,25 @@ port! {
         /// Zones that a resource is shifted away from now, by an operator, a practice run or AWS; `NotFound` for a
         /// resource that ARC doesn't manage.
         fn shifted_zones(resource_arn: &str) -> Vec<ShiftedZone>;
+    }
+}
+
+port! {
+    /// Parameters of AWS Systems Manager, the public ones of AWS among them.
+    Parameters of parameters: S {
+        /// Parameters by name or ARN, each with or without a selector, in the order of the request. Those that don't
+        /// exist are left out. A call takes 1 to [`PARAMETERS_PER_CALL`] different names; the caller divides longer
+        /// lists.
+        fn parameters(names: &[String]) -> Vec<Parameter>;
+    }
+}
+
+port! {
+    /// Instance profiles of IAM, which is global: a network without a way to the internet doesn't reach it, and the
+    /// call ends in [`Ec2Error::NoAnswer`].
+    InstanceProfiles of instance_profiles: I {
+        /// An instance profile by its name, without its path; one that doesn't exist is `NotFound`.
+        fn instance_profile(name: &str) -> InstanceProfileFacts;
     }
 }
 

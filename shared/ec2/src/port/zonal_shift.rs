@@ -9,7 +9,8 @@ pub fn cluster_arn(region: &Region, account: &str, cluster: &ClusterName) -> Str
 }
 
 /// The partition of a region ("Amazon Resource Names", read November 2026).
-fn partition(region: &Region) -> &'static str {
+#[must_use]
+pub fn partition(region: &Region) -> &'static str {
     let partitions = [
         ("cn-", "aws-cn"),
         ("us-gov-", "aws-us-gov"),

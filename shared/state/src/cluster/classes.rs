@@ -14,7 +14,7 @@ use tenon_domain::catalog::settings::PartsPerMillion;
 use tenon_domain::catalog::{
     AmiFamily, CapacityType, Catalog, ClassNodes, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
 };
-use tenon_domain::class_status::{ClassStatus, ConditionReason};
+use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{CatalogPart, NOT_RESOLVED, Waiting, require};
 use tenon_domain::id::{ClusterName, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
