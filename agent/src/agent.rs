@@ -60,6 +60,8 @@ pub struct Agent<K, T, B> {
     decided: Decided,
     told: ToldNotes,
     sent: SentNews,
+    /// The API server's version, asked as often as the table is looked at.
+    kubernetes_version: Option<String>,
 }
 
 /// The agent's last known state of the table.
@@ -151,6 +153,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             decided: Decided::default(),
             told: ToldNotes::default(),
             sent: SentNews::default(),
+            kubernetes_version: None,
         }
     }
 
@@ -170,11 +173,15 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             Some(written) if written.beat_at.is_some() && !is_over(written.looked_at, TABLE_EVERY, now) => {
                 written
             }
-            before => self.look_at_table(before, now).await?,
+            before => {
+                self.kubernetes_version = Some(self.kube.version().await?);
+                self.look_at_table(before, now).await?
+            }
         };
         self.ring_again().await;
         let mut objects = observe_objects(&*self.kube).await?;
         objects.reports.clone_from(&self.reports);
+        objects.kubernetes_version.clone_from(&self.kubernetes_version);
         let deletions = self.undrained(&objects);
         let encoded = self.encoder.encode(&objects, known.manifest.as_ref(), now);
         let restored = known.generations.judge(known.manifest.as_ref()) == Memory::Restored;
@@ -434,6 +441,7 @@ async fn observe_objects<K: Kube>(kube: &K) -> Result<ClusterObjects, KubeError>
         node_classes: list(kube, Kind::Ec2NodeClass).await?,
         node_claims: list(kube, Kind::NodeClaim).await?,
         namespaces: list(kube, Kind::Namespace).await?,
+        kubernetes_version: None,
         reports: Vec::new(),
     })
 }

@@ -100,6 +100,7 @@ mod tests {
             generation,
             taken_at: jiff::Timestamp::UNIX_EPOCH,
             restored_at: None,
+            kubernetes_version: None,
             pending_pods: 0,
             buckets: BTreeMap::new(),
             chunks: vec![],

@@ -327,15 +327,22 @@ fn class_status(class: &ClassStatus) -> Value {
         .iter()
         .map(|group| json!({"id": group.id.as_str(), "name": group.name}))
         .collect();
-    let images: Vec<Value> = class
-        .images
-        .iter()
-        .map(|image| {
-            let architecture =
-                json!({"key": labels::ARCH, "operator": "In", "values": [label(&image.architecture)]});
-            json!({"id": image.id.as_str(), "name": image.name, "requirements": [architecture]})
-        })
-        .collect();
+    let images: Vec<Value> =
+        class
+            .images
+            .iter()
+            .map(|image| {
+                let architecture =
+                    json!({"key": labels::ARCH, "operator": "In", "values": [label(&image.architecture)]});
+                let mut requirements = vec![architecture];
+                requirements.extend(
+                    image.variant.requirements().iter().map(
+                        |requirement| json!({"key": requirement.label, "operator": requirement.operator}),
+                    ),
+                );
+                json!({"id": image.id.as_str(), "name": image.name, "requirements": requirements})
+            })
+            .collect();
     let reservations: Vec<Value> = class
         .reservations
         .shown()

@@ -281,6 +281,7 @@ fn class(conditions: Vec<Condition>) -> ClassStatus {
         images: Vec::new(),
         reservations: ClassReservations::default(),
         instance_profile: None,
+        profile_seen: None,
         conditions,
         resolved_at: at(10),
     }

@@ -10,9 +10,9 @@ use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::{ClassStatus, ConditionStatus, ConditionType};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::FunctionName;
-use tenon_state::image_query::{ClassImages, queries};
+use tenon_state::image_query::ClassImages;
 
-use crate::plan::NodeClassesInput;
+use crate::plan::{NodeClassesInput, SelectedImages};
 
 /// A class's change.
 #[derive(Debug, Clone)]
@@ -42,6 +42,7 @@ pub enum ChangeReach {
 pub(crate) fn change(
     input: &NodeClassesInput,
     class: &Ec2NodeClass,
+    images: &SelectedImages,
     previous: Option<&ClassStatus>,
     status: ClassStatus,
 ) -> Option<ClassChange> {
@@ -56,7 +57,7 @@ pub(crate) fn change(
     let room = previous.is_some_and(|previous| previous.reservations != status.reservations);
     Some(ClassChange {
         before: previous.map(|previous| previous.revision),
-        images: ClassImages { filters: queries(&class.ami_selector).filters },
+        images: ClassImages { filters: images.filters.clone() },
         record: (!only_counts).then(|| record(input, previous, &status)),
         reach: if room || !only_counts { ChangeReach::Planners } else { ChangeReach::Nobody },
         status,

@@ -8,20 +8,22 @@
 
 use std::collections::BTreeSet;
 
+use jiff::SignedDuration;
 use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::class_status::{
     ClassObservation, ClassStatus, ConditionReason, ConditionStatus, ConditionType, ResolvedImage, Seen,
-    SeenReservations,
+    SeenProfile, SeenReservations,
 };
 use tenon_domain::id::ClusterName;
 use tenon_ec2::port::Image;
-use tenon_ec2::{ClassPart, Ec2Error, blame};
+use tenon_ec2::{ClassPart, Ec2Error, blame, right_of};
 use tenon_runtime::error::chain;
-use tenon_state::image_query::queries;
 
 use crate::plan::{AnsweredReservations, Answers, NodeClassesInput, RETRY_AFTER, later};
+use crate::profile::{self, JudgedProfile};
 use crate::resolve::{self, JudgedClass};
-use crate::{spec, spec_form};
+use crate::{alias, spec, spec_form};
 
 mod shifts;
 
@@ -30,6 +32,14 @@ mod shifts;
 struct PartCondition {
     condition: ConditionType,
     reason: ConditionReason,
+}
+
+/// A launch that EC2 refused for what the class is.
+struct RefusedLaunch {
+    /// The part of the class that EC2's words are about.
+    part: Option<ClassPart>,
+    /// EC2's words, the remedy and the next try.
+    message: String,
 }
 
 /// A look at a class.
@@ -42,17 +52,15 @@ pub(crate) struct ClassLook<'a> {
     pub(crate) previous: Option<&'a ClassStatus>,
     /// Conditions that keep their value, because AWS gave no answer.
     pub(crate) kept: BTreeSet<ConditionType>,
-    /// Whether something without an answer had no value to keep.
-    pub(crate) unseen: bool,
+    /// How long until the class must be looked at again, if not at the regular time.
+    pub(crate) again_in: Option<SignedDuration>,
 }
 
 impl ClassLook<'_> {
     /// The observation, with each part that AWS didn't answer as it was.
     pub(crate) fn observe(&mut self, answers: &Answers) -> ClassObservation {
         let class = self.class;
-        let asked = queries(&class.ami_selector);
         let mut unsupported = class.unsupported.clone();
-        unsupported.extend(asked.unserved.iter().map(|(field, _)| field.clone()));
         unsupported.extend(unserved_reservations(class, answers.reservations.as_ref()));
         let registry = match &self.input.registry {
             Ok(registry) => registry,
@@ -60,21 +68,29 @@ impl ClassLook<'_> {
         };
         let judged = JudgedClass { class, registry, account: &self.input.account, now: self.input.now };
         let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(class));
-        let images = match asked.unserved.first() {
-            Some((field, value)) => unserved(field, value),
-            None => self.part(
+        let images = match alias::parameters(&class.ami_selector, &registry.kubernetes_version) {
+            Err(error) => {
+                Seen::Refused { reason: ConditionReason::UnsupportedAlias, message: error.to_string() }
+            }
+            Ok(_) => self.part(
                 PartCondition {
                     condition: ConditionType::AmisReady,
                     reason: ConditionReason::AmiResolutionFailed,
                 },
-                &answers.images,
+                &answers.images.answer,
                 known.map(|known| known.images.clone()),
-                |found| resolve::images(judged, found),
+                |found| resolve::images(judged, &answers.images, found),
             ),
         };
+        let (instance_profile, profile_seen) = self.profile(judged, answers, &images);
         let validation = match spec::validate(class, registry) {
             Seen::Holds(()) => match self.snapshots(judged, &images, answers) {
-                Seen::Holds(()) => self.launches(&images),
+                Seen::Holds(()) => match self.launches(&images) {
+                    Some(RefusedLaunch { message, .. }) => {
+                        Seen::Refused { reason: ConditionReason::LaunchRefused, message }
+                    }
+                    None => Seen::Holds(()),
+                },
                 obstacle @ (Seen::Refused { .. } | Seen::Unseen { .. }) => obstacle,
             },
             obstacle @ (Seen::Refused { .. } | Seen::Unseen { .. }) => obstacle,
@@ -103,7 +119,8 @@ impl ClassLook<'_> {
                 |found| resolve::security_groups(judged, found),
             ),
             images,
-            instance_profile: resolve::instance_profile(judged),
+            instance_profile,
+            profile_seen,
             reservations: answers.reservations.as_ref().map(|answered| SeenReservations {
                 right: answered.right,
                 seen: self.part(
@@ -122,26 +139,76 @@ impl ClassLook<'_> {
         }
     }
 
-    /// Whether EC2 accepts launches of the class, from launches with this spec and these images.
-    fn launches(&self, images: &Seen<Vec<ResolvedImage>>) -> Seen<()> {
-        let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class));
-        let (Some(known), Some(mark)) = (known, self.input.refused.get(&self.class.name)) else {
-            return Seen::Holds(());
+    /// Looks again after this long at the latest.
+    fn look_in(&mut self, by: SignedDuration) {
+        self.again_in = Some(self.again_in.map_or(by, |known| known.min(by)));
+    }
+
+    /// The nodes' instance profile: allowed, as IAM has it, and not refused by EC2.
+    fn profile(
+        &mut self,
+        judged: JudgedClass<'_>,
+        answers: &Answers,
+        images: &Seen<Vec<ResolvedImage>>,
+    ) -> (Seen<InstanceProfile>, Option<SeenProfile>) {
+        let known = self.previous.and_then(|known| known.profile_seen.as_ref());
+        let allowed = resolve::instance_profile(judged);
+        let Seen::Holds(profile) = &allowed else { return (allowed, known.cloned()) };
+        let Some(answer) = &answers.profile else {
+            let next_try = later(self.input.now, profile::LOOK_EVERY);
+            let message = "IAM wasn't asked about the instance profile".to_owned();
+            let reason = ConditionReason::InstanceProfileNotChecked;
+            return (Seen::Unseen { reason, message, next_try }, known.cloned());
         };
+        let condition = ConditionType::InstanceProfileReady;
+        let held = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class));
+        let held = held.and_then(|known| known.condition(condition));
+        let verdict = profile::judge(JudgedProfile {
+            profile,
+            identity: &self.class.identity,
+            allowed: &judged.registry.allowed,
+            answer,
+            known,
+            held: held.is_some_and(|held| held.status == ConditionStatus::True),
+            now: self.input.now,
+        });
+        let seen = match (verdict.seen, self.launches(images)) {
+            (Seen::Refused { reason, message }, _) => {
+                self.look_in(profile::LOOK_EVERY);
+                Seen::Refused { reason, message }
+            }
+            // IAM sees nothing wrong, EC2 does.
+            (_, Some(RefusedLaunch { part: Some(ClassPart::InstanceProfile), message })) => {
+                Seen::Refused { reason: ConditionReason::LaunchRefused, message }
+            }
+            (Seen::Unseen { reason, message, next_try }, _) => {
+                self.look_in(next_try.duration_since(self.input.now));
+                Seen::Unseen { reason, message, next_try }
+            }
+            (Seen::Holds(()), _) => Seen::Holds(profile.clone()),
+        };
+        (seen, verdict.known)
+    }
+
+    /// EC2's refusal of launches with this spec and these images.
+    fn launches(&self, images: &Seen<Vec<ResolvedImage>>) -> Option<RefusedLaunch> {
+        let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class))?;
+        let mark = self.input.refused.get(&self.class.name)?;
         let ids = |images: &[ResolvedImage]| images.iter().map(|image| image.id.clone()).collect::<Vec<_>>();
         if let Seen::Holds(images) = images
             && ids(images) != ids(&known.images)
         {
-            return Seen::Holds(());
+            return None;
         }
         let words = mark.message.as_deref().unwrap_or(&mark.code);
-        let remedy = blame(words).map_or("check the class's spec", ClassPart::remedy);
+        let part = blame(words);
+        let remedy = part.map_or("check the class's spec", ClassPart::remedy);
         let until = mark.blocked_until().min(mark.last_resort_at());
         let message = format!(
             "EC2 refuses launches from this class ({words}); {remedy}; next launch at `{until}`, or when the class \
              changes"
         );
-        Seen::Refused { reason: ConditionReason::LaunchRefused, message }
+        Some(RefusedLaunch { part, message })
     }
 
     /// Whether the class may use the snapshots that it names. Without images nothing depends on it.
@@ -155,7 +222,7 @@ impl ClassLook<'_> {
         if spec::named_snapshots(self.class).is_empty() {
             return Seen::Holds(());
         }
-        let answer = match (&answers.images, &answers.snapshots) {
+        let answer = match (&answers.images.answer, &answers.snapshots) {
             (Ok(images), Ok(snapshots)) => Ok((images, snapshots)),
             (Err(error), _) | (_, Err(error)) => Err(error.clone()),
         };
@@ -192,8 +259,11 @@ impl ClassLook<'_> {
         };
         match error {
             Ec2Error::Unauthorized { action, .. } => {
-                let message =
-                    format!("{}; allow function `node-classes` the action `ec2:{action}`", chain(error));
+                let message = format!(
+                    "{}; allow function `node-classes` the action `{}`",
+                    chain(error),
+                    right_of(action)
+                );
                 Seen::Refused { reason, message }
             }
             Ec2Error::Invalid { .. } => Seen::Refused { reason, message: chain(error) },
@@ -211,7 +281,7 @@ impl ClassLook<'_> {
                     self.kept.insert(condition);
                     return Seen::Holds(known);
                 }
-                self.unseen = true;
+                self.look_in(RETRY_AFTER);
                 let next_try = later(self.input.now, RETRY_AFTER);
                 Seen::Unseen { reason, message: chain(error), next_try }
             }
@@ -233,6 +303,7 @@ impl ClassLook<'_> {
             security_groups: refused(cluster),
             images: refused(cluster),
             instance_profile: refused(cluster),
+            profile_seen: self.previous.and_then(|known| known.profile_seen.clone()),
             reservations: None,
             shifts: None,
             validation: refused(cluster),
@@ -252,15 +323,4 @@ fn unserved_reservations(class: &Ec2NodeClass, answered: Option<&AnsweredReserva
             kinds.map(|found| format!("{} ({})", found.id, found.kind.as_str())).collect()
         }
     }
-}
-
-fn unserved<T>(field: &str, value: &str) -> Seen<T> {
-    let reason = if field.ends_with(".alias") {
-        ConditionReason::UnsupportedAlias
-    } else {
-        ConditionReason::AmiResolutionFailed
-    };
-    let message =
-        format!("`{field}` (`{value}`) isn't supported yet: select images by id, name, tags or owner");
-    Seen::Refused { reason, message }
 }

@@ -2,33 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{SNAPSHOT_STALE_AFTER, Waiting};
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::image::ImageRecord;
 use tenon_domain::registry::{FeatureGate, Registry};
-use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::unavailable::{Mark, MarkState, RequestDigest, UnavailableKey};
 use tenon_domain::wake::FunctionName;
-use tenon_domain::zonal_shift::ShiftedZone;
-use tenon_ec2::port::{
-    CapacityReservation, CapacityReservationFilter, Image, ImageFilter, ResourceFilter, SecurityGroup,
-    Subnet, VolumeSnapshot, cluster_arn,
-};
-use tenon_ec2::{Ec2, Ec2Error, ZonalShift};
 use tenon_runtime::{HandlerError, Ports};
 use tenon_snapshot::snapshot::{self, ChunkCache, ReadError, SnapshotTooLarge};
 use tenon_state::heads::{Heads, Watch, glance};
-use tenon_state::image_query::{describe, may_find, queries};
+use tenon_state::image_query::may_find;
 use tenon_state::view::{ClusterView, ReadAlready, Want, Wants, form_error};
 use tenon_table::items::{self, CatalogCache, Generations, SeenRecord, keys};
 use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
 
+use crate::answers::ClassAnswers;
 use crate::item::ClassItem;
-use crate::plan::{AnsweredReservations, Answers, NodeClassesInput, due};
-use crate::spec;
+use crate::plan::{Answers, NodeClassesInput, due};
 use crate::{ChangedImages, ClassesWake};
 
 /// The most clusters of a wake; others wait for their own sweep.
@@ -100,20 +92,17 @@ pub(crate) async fn observe<P: Ports>(
     let deadline = view.seen.as_ref().and_then(|seen| seen.deadline);
     let look_at = deadline.filter(|_| !told).unwrap_or(now);
     let everything = look_at <= now;
+    // The stack's version is that of its last deployment; the agent reports the API server's.
+    let mut registry = view.registry.clone();
+    if let (Ok(registry), Some(version)) = (&mut registry, &snapshot.kubernetes_version) {
+        registry.kubernetes_version.clone_from(version);
+    }
     let mut cache = ClassAnswers::default();
     let mut looked = Vec::new();
     for class in &snapshot.node_classes {
         if everything || due(class, view.classes.get(&class.name), now) {
-            let answers = match &view.registry {
-                Ok(registry) => {
-                    let right = ReservedCapacity::behind(registry.gates);
-                    Answers {
-                        reservations: cache.ask_reservations(ports.ec2(), class, right).await,
-                        shifts: cache.ask_shifts(ports, registry).await,
-                        snapshots: cache.ask_snapshots(ports.ec2(), class, registry).await,
-                        ..cache.ask(ports.ec2(), class).await
-                    }
-                }
+            let answers = match &registry {
+                Ok(registry) => cache.ask(ports, class, registry).await,
                 Err(_) => Answers::none(),
             };
             looked.push((class.clone(), answers));
@@ -126,7 +115,7 @@ pub(crate) async fn observe<P: Ports>(
         now,
         cluster: cluster.clone(),
         account: ports.installation().account.clone(),
-        registry: view.registry,
+        registry,
         looked,
         statuses: view.classes,
         refused,
@@ -231,192 +220,6 @@ async fn gone<P: Ports>(
         }
     }
     Ok(gone)
-}
-
-/// The answers of one look: EC2 gets each query once, and classes with equal queries share the answer.
-#[derive(Default)]
-struct ClassAnswers {
-    subnets: BTreeMap<ResourceFilter, Result<Vec<Subnet>, Ec2Error>>,
-    groups: BTreeMap<ResourceFilter, Result<Vec<SecurityGroup>, Ec2Error>>,
-    images: BTreeMap<ImageFilter, Result<Vec<Image>, Ec2Error>>,
-    reservations: BTreeMap<CapacityReservationFilter, Result<Vec<CapacityReservation>, Ec2Error>>,
-    snapshots: BTreeMap<ResourceFilter, Result<Vec<VolumeSnapshot>, Ec2Error>>,
-    shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
-}
-
-impl ClassAnswers {
-    async fn ask<E: Ec2>(&mut self, ec2: &E, class: &Ec2NodeClass) -> Answers {
-        let (mut subnets, mut groups, mut images) = (Vec::new(), Vec::new(), Vec::new());
-        for filter in spec::subnet_queries(class) {
-            if !self.subnets.contains_key(&filter) {
-                let answer = describe_subnets(ec2, &filter).await;
-                self.subnets.insert(filter.clone(), answer);
-            }
-            subnets.extend(self.subnets.get(&filter).cloned());
-        }
-        for filter in spec::group_queries(class) {
-            if !self.groups.contains_key(&filter) {
-                let answer = describe_groups(ec2, &filter).await;
-                self.groups.insert(filter.clone(), answer);
-            }
-            groups.extend(self.groups.get(&filter).cloned());
-        }
-        for filter in queries(&class.ami_selector).filters {
-            if !self.images.contains_key(&filter) {
-                let answer = describe(ec2, &filter).await;
-                self.images.insert(filter.clone(), answer);
-            }
-            images.extend(self.images.get(&filter).cloned());
-        }
-        Answers {
-            subnets: joined(subnets, |subnet| subnet.id.clone()),
-            security_groups: joined(groups, |group| group.id.clone()),
-            images: joined(images, |image| image.id.clone()),
-            snapshots: Ok(Vec::new()),
-            reservations: None,
-            shifts: None,
-        }
-    }
-
-    /// The snapshots that the class names; no query if the cluster may use none but those of its images.
-    async fn ask_snapshots<E: Ec2>(
-        &mut self,
-        ec2: &E,
-        class: &Ec2NodeClass,
-        registry: &Registry,
-    ) -> Result<Vec<VolumeSnapshot>, Ec2Error> {
-        let Some(filter) = spec::snapshot_query(class, registry) else { return Ok(Vec::new()) };
-        if let Some(answer) = self.snapshots.get(&filter) {
-            return answer.clone();
-        }
-        let answer = describe_snapshots(ec2, &filter).await;
-        self.snapshots.insert(filter, answer.clone());
-        answer
-    }
-
-    /// The zonal shifts; no query if the cluster's settings ignore them.
-    async fn ask_shifts<P: Ports>(
-        &mut self,
-        ports: &P,
-        registry: &Registry,
-    ) -> Option<Result<BTreeSet<ShiftedZone>, Ec2Error>> {
-        match registry.settings.zonal_shift {
-            FeatureGate::Disabled => None,
-            FeatureGate::Enabled => {
-                if self.shifts.is_none() {
-                    let installation = ports.installation();
-                    let arn = cluster_arn(&installation.region, &installation.account, &registry.cluster);
-                    let answer = ports.ec2().shifted_zones(&arn).await;
-                    self.shifts = Some(answer.map(BTreeSet::from_iter));
-                }
-                self.shifts.clone()
-            }
-        }
-    }
-
-    /// The class's capacity reservations; no query without the feature gate.
-    async fn ask_reservations<E: Ec2>(
-        &mut self,
-        ec2: &E,
-        class: &Ec2NodeClass,
-        right: Option<ReservedCapacity>,
-    ) -> Option<AnsweredReservations> {
-        let right = right?;
-        let mut found = Vec::new();
-        for filter in spec::reservation_queries(class) {
-            if !self.reservations.contains_key(&filter) {
-                let answer = describe_reservations(ec2, &filter).await;
-                self.reservations.insert(filter.clone(), answer);
-            }
-            found.extend(self.reservations.get(&filter).cloned());
-        }
-        let answer = joined(found, |reservation| reservation.id.clone());
-        Some(AnsweredReservations { right, answer })
-    }
-}
-
-/// The results of several queries, each object once. One failed query fails all.
-fn joined<T, K: Ord>(
-    answers: Vec<Result<Vec<T>, Ec2Error>>,
-    id: impl Fn(&T) -> K,
-) -> Result<Vec<T>, Ec2Error> {
-    let mut all = BTreeMap::new();
-    for answer in answers {
-        all.extend(answer?.into_iter().map(|found| (id(&found), found)));
-    }
-    Ok(all.into_values().collect())
-}
-
-async fn describe_subnets<E: Ec2>(ec2: &E, filter: &ResourceFilter) -> Result<Vec<Subnet>, Ec2Error> {
-    let mut filter = filter.clone();
-    loop {
-        match ec2.describe_subnets(&filter).await {
-            Err(error) => match without_missing(&filter, error)? {
-                Some(rest) => filter = rest,
-                None => return Ok(Vec::new()),
-            },
-            answer => return answer,
-        }
-    }
-}
-
-async fn describe_groups<E: Ec2>(ec2: &E, filter: &ResourceFilter) -> Result<Vec<SecurityGroup>, Ec2Error> {
-    let mut filter = filter.clone();
-    loop {
-        match ec2.describe_security_groups(&filter).await {
-            Err(error) => match without_missing(&filter, error)? {
-                Some(rest) => filter = rest,
-                None => return Ok(Vec::new()),
-            },
-            answer => return answer,
-        }
-    }
-}
-
-async fn describe_snapshots<E: Ec2>(
-    ec2: &E,
-    filter: &ResourceFilter,
-) -> Result<Vec<VolumeSnapshot>, Ec2Error> {
-    let mut filter = filter.clone();
-    loop {
-        match ec2.describe_snapshots(&filter).await {
-            Err(error) => match without_missing(&filter, error)? {
-                Some(rest) => filter = rest,
-                None => return Ok(Vec::new()),
-            },
-            answer => return answer,
-        }
-    }
-}
-
-async fn describe_reservations<E: Ec2>(
-    ec2: &E,
-    filter: &CapacityReservationFilter,
-) -> Result<Vec<CapacityReservation>, Ec2Error> {
-    let mut filter = filter.clone();
-    loop {
-        let error = match ec2.describe_capacity_reservations(&filter).await {
-            Err(error) => error,
-            answer => return answer,
-        };
-        let ids = ResourceFilter { ids: filter.ids.clone(), ..ResourceFilter::default() };
-        match without_missing(&ids, error)? {
-            Some(rest) => filter.ids = rest.ids,
-            None => return Ok(Vec::new()),
-        }
-    }
-}
-
-/// The filter without unknown ids, so that one wrong id doesn't hide the others; `None` if no id is left. Each call
-/// removes at least one id, so retrying ends.
-fn without_missing(filter: &ResourceFilter, error: Ec2Error) -> Result<Option<ResourceFilter>, Ec2Error> {
-    if let Ec2Error::NotFound { ids: missing, .. } = &error {
-        let ids: Vec<String> = filter.ids.iter().filter(|id| !missing.contains(id)).cloned().collect();
-        if ids.len() < filter.ids.len() {
-            return Ok((!ids.is_empty()).then(|| ResourceFilter { ids, ..filter.clone() }));
-        }
-    }
-    Err(error)
 }
 
 fn read_error(error: ReadError) -> HandlerError {

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::Ec2NodeClass;
-use tenon_domain::class_status::{ClassStatus, ConditionType};
+use tenon_domain::class_status::{ClassStatus, ConditionType, ImageVariant};
 use tenon_domain::evidence::Waiting;
-use tenon_domain::id::{ClusterName, NodeClassName};
+use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::registry::Registry;
 use tenon_domain::report::{Finding, Report};
@@ -21,7 +21,9 @@ use tenon_domain::snapshot::Unreadable;
 use tenon_domain::unavailable::Mark;
 use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{CapacityReservation, Image, SecurityGroup, Subnet, VolumeSnapshot};
+use tenon_ec2::port::{
+    CapacityReservation, Image, ImageFilter, InstanceProfileFacts, SecurityGroup, Subnet, VolumeSnapshot,
+};
 
 use crate::change::{ClassChange, change};
 use crate::look::ClassLook;
@@ -71,12 +73,14 @@ pub struct Answers {
     pub subnets: Result<Vec<Subnet>, Ec2Error>,
     /// Security groups that its terms match.
     pub security_groups: Result<Vec<SecurityGroup>, Ec2Error>,
-    /// Images that its terms match, in every state.
-    pub images: Result<Vec<Image>, Ec2Error>,
+    /// Images that its terms select.
+    pub images: SelectedImages,
     /// Snapshots that it names, if its cluster may use any besides those of images.
     pub snapshots: Result<Vec<VolumeSnapshot>, Ec2Error>,
     /// Capacity reservations that its terms match; `None` without a query.
     pub reservations: Option<AnsweredReservations>,
+    /// IAM's answer about its instance profile; `None` if the class may not have it.
+    pub profile: Option<Result<InstanceProfileFacts, Ec2Error>>,
     /// The cluster's shifted zones; `None` if ARC wasn't asked.
     pub shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
 }
@@ -88,10 +92,37 @@ impl Answers {
         Self {
             subnets: Ok(Vec::new()),
             security_groups: Ok(Vec::new()),
-            images: Ok(Vec::new()),
+            images: SelectedImages::none(),
             snapshots: Ok(Vec::new()),
             reservations: None,
+            profile: None,
             shifts: None,
+        }
+    }
+}
+
+/// The answers of EC2 and SSM about a class's images.
+#[derive(Debug, Clone)]
+pub struct SelectedImages {
+    /// Images in every state.
+    pub answer: Result<Vec<Image>, Ec2Error>,
+    /// Images that parameters name, with the variants that they are for.
+    pub variants: BTreeMap<ImageId, BTreeSet<ImageVariant>>,
+    /// Parameters that don't exist or don't name an image.
+    pub nameless: BTreeSet<String>,
+    /// The queries.
+    pub filters: BTreeSet<ImageFilter>,
+}
+
+impl SelectedImages {
+    /// Of a class without a query.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self {
+            answer: Ok(Vec::new()),
+            variants: BTreeMap::new(),
+            nameless: BTreeSet::new(),
+            filters: BTreeSet::new(),
         }
     }
 }
@@ -114,7 +145,7 @@ pub struct NodeClassesPlan {
     pub gone: Vec<(NodeClassName, u64)>,
     /// When all classes are due for another look.
     pub look_at: Timestamp,
-    /// How long until EC2 or ARC must be asked again, if a query failed.
+    /// How long until AWS must be asked again, if a query failed or its answer will change.
     pub retry_after: Option<SignedDuration>,
 }
 
@@ -135,23 +166,23 @@ pub fn plan(input: &NodeClassesInput) -> (NodeClassesPlan, Report) {
     let shifts = input.looked.iter().any(|(_, answers)| answers.shifts.is_some());
     let every = if shifts { SHIFTS_EVERY } else { LOOK_EVERY };
     let mut next = if everything { later(input.now, every) } else { input.look_at };
-    let mut unanswered = false;
+    let mut soonest: Option<SignedDuration> = None;
     for (class, answers) in &input.looked {
         let stored = input.statuses.get(&class.name);
         let previous = stored.map(|status| spec_form::in_this_form(status, class));
         let previous = previous.as_deref();
-        let mut look = ClassLook { input, class, previous, kept: BTreeSet::new(), unseen: false };
+        let mut look = ClassLook { input, class, previous, kept: BTreeSet::new(), again_in: None };
         let status = ClassStatus::observed(look.observe(answers), previous, input.now);
-        unanswered |= look.unseen || !look.kept.is_empty();
+        let kept = (!look.kept.is_empty()).then_some(RETRY_AFTER);
+        soonest = [soonest, look.again_in, kept].into_iter().flatten().min();
         tell_kept(&mut report, &class.name, &look.kept);
-        changes.extend(change(input, class, previous, status));
+        changes.extend(change(input, class, &answers.images, previous, status));
     }
-    if unanswered {
-        next = next.min(later(input.now, RETRY_AFTER));
+    if let Some(soonest) = soonest {
+        next = next.min(later(input.now, soonest));
     }
     let gone = input.gone.iter().filter_map(|name| Some((name.clone(), input.statuses.get(name)?.revision)));
-    let retry_after = unanswered.then_some(RETRY_AFTER);
-    (NodeClassesPlan { changes, gone: gone.collect(), look_at: next, retry_after }, report)
+    (NodeClassesPlan { changes, gone: gone.collect(), look_at: next, retry_after: soonest }, report)
 }
 
 /// Reports conditions that keep their earlier value, because EC2 or ARC gave no answer.

@@ -4,7 +4,7 @@
 //! and refuse the class only if none is left. All of a class's security groups are on each of its nodes, so one
 //! outside the allowance refuses the class.
 //!
-//! Invariants: exactly one image for each architecture, the best by [`ImageRank`]; only available ones.
+//! Invariants: at most one image for each architecture and variant, the best by [`ImageRank`]; only available ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,13 @@ use jiff::Timestamp;
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::api::node_class::{InstanceProfile, NodeIdentity, ResolvedSecurityGroup};
 use tenon_domain::catalog::facts::Architecture;
-use tenon_domain::class_status::{ClassSubnet, ConditionReason, ResolvedImage, Seen};
+use tenon_domain::class_status::{ClassSubnet, ConditionReason, ImageVariant, ResolvedImage, Seen};
 use tenon_domain::id::ImageId;
 use tenon_domain::registry::{Registry, tags_allow};
 use tenon_domain::reservation::{ClassReservation, ReservationKind};
 use tenon_ec2::port::{CapacityReservation, Image, ImageState, SecurityGroup, Subnet, VolumeSnapshot};
 
+use crate::plan::SelectedImages;
 use crate::spec;
 
 /// The most things that a message names.
@@ -106,14 +107,28 @@ pub fn security_groups(judged: JudgedClass<'_>, found: &[SecurityGroup]) -> Seen
     Seen::Holds(found.iter().map(group).collect())
 }
 
-/// The class's images: of each architecture the best that is available and allowed.
+/// The class's images: of each architecture and variant the best that is available and allowed.
 #[must_use]
-pub fn images(judged: JudgedClass<'_>, found: &[Image]) -> Seen<Vec<ResolvedImage>> {
+pub fn images(
+    judged: JudgedClass<'_>,
+    selected: &SelectedImages,
+    found: &[Image],
+) -> Seen<Vec<ResolvedImage>> {
     let (available, not): (Vec<&Image>, Vec<&Image>) =
         found.iter().filter(|i| i.architecture.is_some()).partition(|i| i.state == ImageState::Available);
     if available.is_empty() {
         let states = not.iter().map(|image| format!("{} is {}", image.id, image.state.as_str()));
-        let message = if states.len() == 0 {
+        let message = if let (0, Some(first)) = (states.len(), selected.nameless.first()) {
+            format!(
+                "no image for Kubernetes {}: SSM has no parameter `{first}` with an image's id{}; correct \
+                 `spec.amiSelectorTerms`",
+                judged.registry.kubernetes_version,
+                match selected.nameless.len().saturating_sub(1) {
+                    0 => String::new(),
+                    more => format!(", nor {more} more"),
+                }
+            )
+        } else if states.len() == 0 {
             "no image matches `spec.amiSelectorTerms`: correct the terms, or share the image".to_owned()
         } else {
             format!("no image that matches `spec.amiSelectorTerms` is available: {}", named(states))
@@ -127,14 +142,21 @@ pub fn images(judged: JudgedClass<'_>, found: &[Image]) -> Seen<Vec<ResolvedImag
         let owners = named(judged.registry.allowed.image_owners.iter().cloned());
         return not_allowed(judged, &format!("images {names}"), &format!("owners {owners}"));
     }
-    // Of each architecture the last one stays: the best.
+    // Of each architecture and variant the last one stays: the best.
     allowed.sort_by_key(|image| rank(image, judged.now));
-    let best: BTreeMap<&'static str, &Image> =
-        allowed.into_iter().filter_map(|image| Some((image.architecture?.as_str(), image))).collect();
-    let resolved = |(architecture, image): (&'static str, &Image)| ResolvedImage {
+    let any = BTreeSet::from([ImageVariant::Any]);
+    let mut best: BTreeMap<(&'static str, ImageVariant), &Image> = BTreeMap::new();
+    for image in allowed {
+        let Some(architecture) = image.architecture else { continue };
+        for variant in selected.variants.get(&image.id).unwrap_or(&any) {
+            best.insert((architecture.as_str(), *variant), image);
+        }
+    }
+    let resolved = |((architecture, variant), image): ((&'static str, ImageVariant), &Image)| ResolvedImage {
         id: image.id.clone(),
         name: image.name.clone(),
         architecture: Architecture::from_ec2(architecture),
+        variant,
         created_at: image.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
     };
     Seen::Holds(best.into_iter().map(resolved).collect())

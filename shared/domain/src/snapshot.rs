@@ -19,6 +19,8 @@ pub struct Snapshot {
     pub generation: u64,
     /// When the agent last confirmed this generation.
     pub seen_at: Timestamp,
+    /// The API server's version, such as `1.35`; `None` from an agent that doesn't report it.
+    pub kubernetes_version: Option<String>,
     /// All pods that aren't finished.
     pub pods: Vec<Pod>,
     /// All nodes.

@@ -4,6 +4,19 @@
 
 use crate::classify::{ErrorClass, classify};
 
+/// The IAM action of a call, with its service's prefix.
+#[must_use]
+pub fn right_of(action: &str) -> String {
+    let service = match action {
+        "GetManagedResource" => "arc-zonal-shift",
+        "GetParameters" => "ssm",
+        "GetInstanceProfile" => "iam",
+        "GetProducts" => "pricing",
+        _ => "ec2",
+    };
+    format!("{service}:{action}")
+}
+
 /// A call to EC2 that failed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Ec2Error {

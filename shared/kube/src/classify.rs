@@ -12,6 +12,9 @@ use tenon_snapshot::{Eviction, KubeError};
 
 use crate::resource::{group_version, plural};
 
+/// Where an API server tells its version: no resource, and so with a rule of its own.
+pub const VERSION_PATH: &str = "/version";
+
 /// A call that failed.
 #[derive(Debug, Clone, Copy)]
 pub struct KubeCall<'a> {
@@ -43,6 +46,9 @@ impl KubeCall<'_> {
     /// The resource, as an RBAC rule names it.
     #[must_use]
     pub fn resource(&self) -> String {
+        if self.part == VERSION_PATH {
+            return VERSION_PATH.to_owned();
+        }
         let (group, _) = group_version(self.kind);
         let dot = if group.is_empty() { "" } else { "." };
         format!("{}{dot}{group}{}", plural(self.kind), self.part)

@@ -21,7 +21,7 @@ use tenon_snapshot::{Deletion, Eviction, Kube, KubeError, Note, Precondition, Ve
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::classify::{KubeCall, classify, classify_eviction};
+use crate::classify::{KubeCall, VERSION_PATH, classify, classify_eviction};
 use crate::notes::Notes;
 use crate::prune::{ObjectForm, Pruned};
 use crate::resource::collection;
@@ -131,6 +131,14 @@ impl KubeClient {
 }
 
 impl Kube for KubeClient {
+    async fn version(&self) -> Result<String, KubeError> {
+        let call = KubeCall { verb: "get", kind: Kind::Node, part: VERSION_PATH, key: None };
+        let found = within(CALL_TIMEOUT, self.client.apiserver_version()).await?;
+        let found = found.map_err(|error| classify(call, error))?;
+        // EKS reports minors such as `35+`.
+        Ok(format!("{}.{}", found.major, found.minor.trim_end_matches('+')))
+    }
+
     async fn list(&self, kind: Kind) -> Result<Vec<Object>, KubeError> {
         match self.objects.get(&kind) {
             Some(cell) => listed(cell).await,

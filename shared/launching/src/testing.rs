@@ -52,7 +52,9 @@ pub(crate) fn class(name: &str) -> Ec2NodeClass {
 
 pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
     use tenon_domain::catalog::facts::Architecture;
-    use tenon_domain::class_status::{ClassObservation, ClassStatus, ClassSubnet, ResolvedImage, Seen};
+    use tenon_domain::class_status::{
+        ClassObservation, ClassStatus, ClassSubnet, ImageVariant, ResolvedImage, Seen,
+    };
     use tenon_domain::id::{ImageId, SubnetId, Zone, ZoneId};
     let at = jiff::Timestamp::from_second(1_767_225_600).unwrap();
     let subnet = |letter: &str, n: u32| ClassSubnet {
@@ -66,6 +68,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
         id: ImageId::parse(id).unwrap(),
         name: id.to_owned(),
         architecture,
+        variant: ImageVariant::Any,
         created_at: at,
     };
     let observation = ClassObservation {
@@ -80,6 +83,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
             image("ami-arm", Architecture::Arm64),
         ]),
         instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+        profile_seen: None,
         reservations: None,
         shifts: None,
         validation: Seen::Holds(()),

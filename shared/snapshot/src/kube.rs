@@ -14,6 +14,11 @@ use crate::pod::PodRef;
 
 /// An API server, with the agent's rights.
 pub trait Kube: Send + Sync {
+    /// The API server's version of Kubernetes, such as `1.35`.
+    ///
+    /// # Errors [`KubeError`] tells the caller what to do next.
+    fn version(&self) -> impl Future<Output = Result<String, KubeError>> + Send;
+
     /// All objects of a kind, by namespace and name.
     ///
     /// # Errors [`KubeError`] tells the caller what to do next.

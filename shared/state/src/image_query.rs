@@ -1,4 +1,5 @@
-//! EC2 queries for the images that a class selects: one for all ids, one for each other term.
+//! EC2 queries for the images that a class selects: one for all ids, those that SSM parameters name among them, and
+//! one for each other term.
 //!
 //! Decides the queries (aws/karpenter-provider-aws `pkg/providers/amifamily/types.go`) and their form in the class's
 //! item, from which `images` reads them without the class's spec. Queries include images in *every* state: the caller
@@ -9,6 +10,7 @@
 use std::collections::BTreeSet;
 
 use tenon_domain::api::node_class::AmiSelectorTerm;
+use tenon_domain::id::ImageId;
 use tenon_domain::image::ImageRecord;
 use tenon_ec2::port::{DisabledImages, Image, ImageFilter, TagFilter, wildcard_matches};
 use tenon_ec2::{Ec2, Ec2Error};
@@ -24,22 +26,12 @@ const OWNERS_OF_NAMES: [&str; 2] = ["self", "amazon"];
 /// The most pages of one query: 10,000 images, far more than a sensible selector matches.
 const PAGES: usize = 10;
 
-/// The queries of a class's terms, and the terms that need another source.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ImageQueries {
-    /// The queries, none twice.
-    pub filters: BTreeSet<ImageFilter>,
-    /// Terms that nothing here serves yet: field and value.
-    pub unserved: Vec<(String, String)>,
-}
-
-/// The queries of a class's terms.
+/// The queries of a class's terms, and of the images that its parameters name; none twice.
 #[must_use]
-pub fn queries(terms: &[AmiSelectorTerm]) -> ImageQueries {
-    let mut queries = ImageQueries::default();
-    let mut ids = BTreeSet::new();
-    for (n, term) in terms.iter().enumerate() {
-        let field = |name: &str| format!("spec.amiSelectorTerms[{n}].{name}");
+pub fn queries(terms: &[AmiSelectorTerm], named: impl IntoIterator<Item = ImageId>) -> BTreeSet<ImageFilter> {
+    let mut ids: BTreeSet<ImageId> = named.into_iter().collect();
+    let mut filters = BTreeSet::new();
+    for term in terms {
         match term {
             AmiSelectorTerm::Id(id) => {
                 ids.insert(id.clone());
@@ -52,20 +44,16 @@ pub fn queries(terms: &[AmiSelectorTerm]) -> ImageQueries {
                 };
                 let tags = tags.iter().map(|(key, value)| tag_filter(key, value)).collect();
                 let names = name.iter().cloned().collect();
-                queries.filters.insert(ImageFilter { owners, names, tags, ..everything() });
+                filters.insert(ImageFilter { owners, names, tags, ..everything() });
             }
-            AmiSelectorTerm::Alias { family, version } => {
-                queries.unserved.push((field("alias"), format!("{family}@{version}")));
-            }
-            AmiSelectorTerm::SsmParameter(name) => {
-                queries.unserved.push((field("ssmParameter"), name.clone()))
-            }
+            // Their parameters name images.
+            AmiSelectorTerm::Alias { .. } | AmiSelectorTerm::SsmParameter(_) => {}
         }
     }
     if !ids.is_empty() {
-        queries.filters.insert(ImageFilter { ids: ids.into_iter().collect(), ..everything() });
+        filters.insert(ImageFilter { ids: ids.into_iter().collect(), ..everything() });
     }
-    queries
+    filters
 }
 
 /// A selector's tag as a filter: the value `*` matches any value.
@@ -178,7 +166,6 @@ fn everything() -> ImageFilter {
 mod tests {
     use std::collections::BTreeMap;
 
-    use tenon_domain::id::ImageId;
     use tenon_table::items::{from_item, to_item};
 
     use super::*;
@@ -193,7 +180,7 @@ mod tests {
     }
 
     fn check(term: AmiSelectorTerm, owners: &[&str], names: &[&str]) {
-        let found = queries(&[term]).filters.pop_first().unwrap();
+        let found = queries(&[term], []).pop_first().unwrap();
         assert_eq!((found.owners, found.names), (own(owners), own(names)));
     }
 
@@ -209,22 +196,19 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_one_query_and_what_is_not_served_is_named() {
-        let id = |text: &str| AmiSelectorTerm::Id(ImageId::parse(text).unwrap());
+    fn ids_and_what_parameters_name_are_one_query() {
+        let id = |text: &str| ImageId::parse(text).unwrap();
         let alias = AmiSelectorTerm::Alias { family: "al2023".to_owned(), version: "latest".to_owned() };
-        let found = queries(&[id("ami-2"), id("ami-1"), alias]);
-        assert_eq!(found.filters.len(), 1);
-        assert_eq!(found.filters.first().unwrap().ids.len(), 2);
-        assert_eq!(
-            found.unserved,
-            [("spec.amiSelectorTerms[2].alias".to_owned(), "al2023@latest".to_owned())]
-        );
+        let terms = [AmiSelectorTerm::Id(id("ami-2")), AmiSelectorTerm::Id(id("ami-1")), alias];
+        let found = queries(&terms, [id("ami-3"), id("ami-1")]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found.first().unwrap().ids, ["ami-1", "ami-2", "ami-3"].map(id));
     }
 
     #[test]
     fn queries_read_back_as_they_were_written() {
         let terms = [by(Some("a"), None, &[("k", "*"), ("l", "v")]), by(None, Some("self"), &[("x", "y")])];
-        let class = ClassImages { filters: queries(&terms).filters };
+        let class = ClassImages { filters: queries(&terms, []) };
         let item = to_item(&class);
         let key = tenon_table::Key::new("CLUSTER#prod", "NODECLASS#default");
         assert_eq!(from_item::<ClassImages>(&key, &item).unwrap(), class);

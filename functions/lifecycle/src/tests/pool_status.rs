@@ -105,6 +105,7 @@ fn class(conditions: &[(ConditionType, ConditionStatus, ConditionReason, &str)])
         images: vec![],
         reservations: ClassReservations::default(),
         instance_profile: None,
+        profile_seen: None,
         conditions: conditions.iter().map(condition).collect(),
         resolved_at: EPOCH,
     }

@@ -10,7 +10,7 @@ use tenon_domain::class_status::{
     ClassStatus, Condition, ConditionReason, ConditionStatus, ConditionType, Seen,
 };
 use tenon_domain::zonal_shift::ShiftedZone;
-use tenon_ec2::Ec2Error;
+use tenon_ec2::{Ec2Error, right_of};
 use tenon_runtime::error::chain;
 
 use super::ClassLook;
@@ -38,8 +38,9 @@ impl ClassLook<'_> {
             }
             Ec2Error::Unauthorized { action, .. } => {
                 let message = format!(
-                    "{}; allow function `node-classes` the action `arc-zonal-shift:{action}`",
-                    chain(error)
+                    "{}; allow function `node-classes` the action `{}`",
+                    chain(error),
+                    right_of(action)
                 );
                 Seen::Unseen { reason, message, next_try: next_look }
             }
@@ -52,7 +53,7 @@ impl ClassLook<'_> {
             | Ec2Error::Refused { .. }
             | Ec2Error::ServerError { .. }
             | Ec2Error::NoAnswer { .. } => self.shifts_as_before().unwrap_or_else(|| {
-                self.unseen = true;
+                self.look_in(RETRY_AFTER);
                 let next_try = later(self.input.now, RETRY_AFTER);
                 Seen::Unseen { reason, message: chain(error), next_try }
             }),

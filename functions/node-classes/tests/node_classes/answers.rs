@@ -9,10 +9,10 @@ use tenon_domain::class_status::{ClassStatus, ConditionReason, Seen};
 use tenon_domain::id::ImageId;
 use tenon_domain::registry::Registry;
 use tenon_domain::report::{Finding, Report};
-use tenon_ec2::Ec2;
 use tenon_ec2::port::{Image, ImageArchitecture, ImageFilter, ImageState, ResourceFilter};
+use tenon_ec2::{Ec2, InstanceProfiles};
 use tenon_memory_table::block_on;
-use tenon_node_classes::plan::{Answers, NodeClassesInput, plan};
+use tenon_node_classes::plan::{Answers, NodeClassesInput, SelectedImages, plan};
 use tenon_node_classes::resolve::{self, JudgedClass};
 use tenon_snapshot::snapshot::{ChunkCache, read_classes};
 use tenon_table::Consistency;
@@ -64,7 +64,9 @@ fn the_best_image_of_an_architecture_is_taken_in_whatever_order_ec2_tells_them()
         let arm =
             Image { architecture: Some(ImageArchitecture::Arm64), ..made("ami-0", "arm", Some(1), None) };
         for found in [[best.clone(), other.clone(), arm.clone()], [arm, other, best.clone()]] {
-            let Seen::Holds(images) = resolve::images(judged, &found) else { panic!("{found:?}") };
+            let Seen::Holds(images) = resolve::images(judged, &SelectedImages::none(), &found) else {
+                panic!("{found:?}")
+            };
             let ids: BTreeSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
             assert_eq!(ids, BTreeSet::from(["ami-0", best.id.as_str()]));
         }
@@ -85,7 +87,11 @@ fn answered(running: &Running) -> Answers {
     Answers {
         subnets: block_on(ec2.describe_subnets(&everything)),
         security_groups: block_on(ec2.describe_security_groups(&everything)),
-        images: block_on(ec2.describe_images(&ImageFilter::default(), None)).map(|page| page.items),
+        images: SelectedImages {
+            answer: block_on(ec2.describe_images(&ImageFilter::default(), None)).map(|page| page.items),
+            ..SelectedImages::none()
+        },
+        profile: Some(block_on(ec2.instance_profile("nodes"))),
         ..Answers::none()
     }
 }

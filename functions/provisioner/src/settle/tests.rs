@@ -54,6 +54,7 @@ impl SettleWorld {
             security_groups: Seen::Holds(Vec::new()),
             images: Seen::Holds(Vec::new()),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+            profile_seen: None,
             reservations: None,
             shifts: None,
             validation: Seen::Holds(()),

@@ -251,6 +251,7 @@ mod tests {
     use super::*;
     use crate::catalog::describe::{InstanceTypeInfo, Limits};
     use crate::catalog::facts::Architecture;
+    use crate::class_status::ImageVariant;
 
     const DAY: i64 = 24 * 3600;
     /// Of an m5.large: 8192 MiB are stated, 7577 are estimated, and 2 % less is the least that others are believed.
@@ -402,6 +403,7 @@ mod tests {
 
     fn resolved(id: &str, architecture: Architecture) -> ResolvedImage {
         let created_at = Timestamp::UNIX_EPOCH;
-        ResolvedImage { id: id.parse().unwrap(), name: id.to_owned(), architecture, created_at }
+        let variant = ImageVariant::Any;
+        ResolvedImage { id: id.parse().unwrap(), name: id.to_owned(), architecture, variant, created_at }
     }
 }

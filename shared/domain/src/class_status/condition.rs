@@ -58,8 +58,14 @@ crate::words! {
         SecurityGroupResolutionFailed,
         /// There is no such instance profile.
         InstanceProfileNotFound,
-        /// The instance profile couldn't be looked up.
-        InstanceProfileResolutionFailed,
+        /// The instance profile has no role.
+        InstanceProfileWithoutRole,
+        /// The instance profile's role isn't the class's, or isn't allowed.
+        InstanceProfileRoleNotAllowed,
+        /// The instance profile, or its role, is so new that EC2 may not know it.
+        InstanceProfileNotPropagated,
+        /// IAM gives no answer about the instance profile: a launch decides.
+        InstanceProfileNotChecked,
         /// A snapshot that the class names doesn't exist.
         SnapshotNotFound,
         /// The query to EC2 for capacity reservations failed.
@@ -98,6 +104,14 @@ crate::words! {
         ZonalShiftActive,
         /// The query to ARC for the cluster's shifts failed, or ARC doesn't know the cluster.
         ZonalShiftResolutionFailed,
+    }
+}
+
+impl ConditionReason {
+    /// Whether only a launch can change it: nothing else is against one.
+    #[must_use]
+    pub fn is_decided_by_launch(self) -> bool {
+        [Self::LaunchRefused, Self::InstanceProfileNotChecked, Self::DependenciesNotReady].contains(&self)
     }
 }
 

@@ -5,9 +5,11 @@
 //! selects.
 
 mod condition;
+mod image;
 mod observation;
 mod status;
 
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
+pub use image::{ImageVariant, ResolvedImage, VariantRequirement, image_for};
 pub use observation::{ClassObservation, Seen, SeenReservations};
-pub use status::{ClassStatus, ClassSubnet, ResolvedImage, image_for};
+pub use status::{ClassStatus, ClassSubnet, SeenProfile};

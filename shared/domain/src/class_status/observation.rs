@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
-use super::status::{ClassStatus, ClassSubnet, ResolvedImage};
+use super::image::ResolvedImage;
+use super::status::{ClassStatus, ClassSubnet, SeenProfile};
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::class_hash::ClassHash;
 use crate::id::NodeClassName;
@@ -66,6 +67,8 @@ pub struct ClassObservation {
     pub images: Seen<Vec<ResolvedImage>>,
     /// Its nodes' identity.
     pub instance_profile: Seen<InstanceProfile>,
+    /// The profile with its role, as IAM returned it last.
+    pub profile_seen: Option<SeenProfile>,
     /// Its capacity reservations; `None` with the gate `ReservedCapacity` off.
     pub reservations: Option<SeenReservations>,
     /// Zones that the cluster is shifted away from; `None` with the setting `zonal_shift` Disabled.
@@ -110,6 +113,7 @@ impl ClassStatus {
                 observation.instance_profile,
                 known.and_then(|k| k.instance_profile.as_ref()),
             ),
+            profile_seen: observation.profile_seen,
             spec_digest,
             conditions,
             resolved_at: now,
@@ -303,6 +307,7 @@ mod tests {
             security_groups: Seen::Holds(vec![]),
             images: Seen::Holds(vec![]),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+            profile_seen: None,
             reservations: None,
             shifts: None,
             validation: Seen::Holds(()),

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::condition::{Condition, ConditionStatus, ConditionType};
+use super::image::ResolvedImage;
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
-use crate::catalog::facts::{Architecture, InstanceTypeFacts};
 use crate::class_hash::ClassHash;
-use crate::id::{ImageId, NodeClassName, SubnetId, Zone, ZoneId};
+use crate::id::{NodeClassName, SubnetId, Zone, ZoneId};
 use crate::reservation::ClassReservations;
 use crate::zonal_shift::{ShiftEnd, ShiftedZone};
 
@@ -37,10 +37,23 @@ pub struct ClassStatus {
     pub reservations: ClassReservations,
     /// The instance profile of its nodes.
     pub instance_profile: Option<InstanceProfile>,
+    /// That profile with its role, as IAM returned it last.
+    pub profile_seen: Option<SeenProfile>,
     /// Its conditions, in the order of [`ConditionType::ALL`].
     pub conditions: Vec<Condition>,
     /// The time of the queries to EC2.
     pub resolved_at: Timestamp,
+}
+
+/// An instance profile with its role, as IAM returned it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenProfile {
+    /// The profile's ARN; empty if it didn't exist.
+    pub arn: String,
+    /// The role's name.
+    pub role: Option<String>,
+    /// When IAM returned this pair first.
+    pub first_seen_at: Timestamp,
 }
 
 /// A subnet of a class.
@@ -66,25 +79,6 @@ impl ClassSubnet {
     }
 }
 
-/// An image of a class.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResolvedImage {
-    /// The image.
-    pub id: ImageId,
-    /// Its name.
-    pub name: String,
-    /// Its architecture.
-    pub architecture: Architecture,
-    /// Its creation time.
-    pub created_at: Timestamp,
-}
-
-/// The newest of a class's images, as its status has them, that boots on the type.
-#[must_use]
-pub fn image_for<'a>(images: &'a [ResolvedImage], facts: &InstanceTypeFacts) -> Option<&'a ResolvedImage> {
-    images.iter().find(|image| facts.architectures.contains(&image.architecture))
-}
-
 impl ClassStatus {
     /// One of its conditions.
     #[must_use]
@@ -92,7 +86,17 @@ impl ClassStatus {
         self.conditions.iter().find(|found| found.condition == condition)
     }
 
-    /// Whether launches may be made from it: `Ready` is True.
+    /// Whether launches may be made from it: everything holds, or what doesn't is for a launch to decide.
+    #[must_use]
+    pub fn launchable(&self) -> bool {
+        let decides = |condition: &Condition| {
+            condition.status == ConditionStatus::True || condition.reason.is_decided_by_launch()
+        };
+        !self.conditions.is_empty()
+            && DEPENDENTS.iter().filter_map(|condition| self.condition(*condition)).all(decides)
+    }
+
+    /// Whether `Ready` is True.
     #[must_use]
     pub fn ready(&self) -> bool {
         self.condition(ConditionType::Ready).is_some_and(|ready| ready.status == ConditionStatus::True)

@@ -93,7 +93,6 @@ pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
     };
     let mut unsupported: Vec<String> =
         UNSUPPORTED.iter().filter(says).map(|key| format!("spec.{key}")).collect();
-    name_unsupported(&ami_selector, &mut unsupported);
     let family = ami_family.unwrap_or(AmiFamily::Al2023);
     let kubelet = match raw.get("kubelet").filter(|kubelet| !kubelet.is_null()) {
         Some(kubelet) => read_kubelet(at.key("spec", raw).key("kubelet", kubelet), family, &mut unsupported),
@@ -176,21 +175,6 @@ impl ClassSpec {
             (Some(role), None) => read_role(role, &place.key("role")).map(NodeIdentity::Role),
             (None, Some(profile)) => {
                 read_profile(profile, &place.key("instanceProfile")).map(NodeIdentity::InstanceProfile)
-            }
-        }
-    }
-}
-
-/// Names the unsupported image selectors: Tenon finds images by id, name, tags and owner.
-fn name_unsupported(terms: &[AmiSelectorTerm], unsupported: &mut Vec<String>) {
-    for (index, term) in terms.iter().enumerate() {
-        match term {
-            AmiSelectorTerm::Id(_) | AmiSelectorTerm::Match { .. } => {}
-            AmiSelectorTerm::Alias { .. } => {
-                unsupported.push(format!("spec.amiSelectorTerms[{index}].alias"))
-            }
-            AmiSelectorTerm::SsmParameter(_) => {
-                unsupported.push(format!("spec.amiSelectorTerms[{index}].ssmParameter"));
             }
         }
     }

@@ -13,7 +13,9 @@ use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::catalog::describe::facts;
 use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::claim::Claim;
-use tenon_domain::class_status::{ClassObservation, ClassStatus, ClassSubnet, ResolvedImage, Seen};
+use tenon_domain::class_status::{
+    ClassObservation, ClassStatus, ClassSubnet, ImageVariant, ResolvedImage, Seen,
+};
 use tenon_domain::id::{ClusterName, ImageId, InstanceType, NodeClassName, Zone, ZoneId};
 use tenon_domain::launch::Launch;
 use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
@@ -172,6 +174,7 @@ impl Cluster {
             id: id.clone(),
             name: id.to_string(),
             architecture: (*arch).into(),
+            variant: ImageVariant::Any,
             created_at: now,
         };
         let observation = ClassObservation {
@@ -183,6 +186,7 @@ impl Cluster {
             security_groups: Seen::Holds(Vec::new()),
             images: Seen::Holds(images.iter().map(image).collect()),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+            profile_seen: None,
             reservations: None,
             shifts: None,
             validation: Seen::Holds(()),

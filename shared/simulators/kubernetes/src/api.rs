@@ -149,6 +149,10 @@ impl ClusterState {
 }
 
 impl Kube for SimulatedCluster {
+    async fn version(&self) -> Result<String, KubeError> {
+        Ok(self.state().version.clone())
+    }
+
     async fn list(&self, kind: Kind) -> Result<Vec<Object>, KubeError> {
         Ok(self.objects(kind))
     }

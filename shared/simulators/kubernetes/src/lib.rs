@@ -120,6 +120,11 @@ impl SimulatedCluster {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Upgrades the control plane to a version, such as `1.36`.
+    pub fn upgrade(&self, version: &str) {
+        version.clone_into(&mut self.state().version);
+    }
+
     /// Executes all changes due up to `now`.
     pub fn tick(&self, now: Timestamp) {
         self.state().tick(now);

@@ -19,6 +19,9 @@ use tenon_snapshot::pod::PodReader;
 /// Controllers that feed each other for ever would be a fault of this simulation: they are cut off.
 const ROUNDS_OF_A_MOMENT: usize = 1_000;
 
+/// The version of Kubernetes before an upgrade.
+const VERSION: &str = "1.35";
+
 /// A change that happens by itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
@@ -47,6 +50,7 @@ pub(super) enum Timer {
 pub(super) struct ClusterState {
     pub(super) config: SimulationConfig,
     pub(super) now: Timestamp,
+    pub(super) version: String,
     pub(super) store: ObjectStore,
     pub(super) kubelets: BTreeMap<String, SimulatedKubelet>,
     pub(super) evictions: Vec<Evicted>,
@@ -72,6 +76,7 @@ impl ClusterState {
         Self {
             config,
             now,
+            version: VERSION.to_owned(),
             store,
             kubelets: BTreeMap::new(),
             evictions: vec![],

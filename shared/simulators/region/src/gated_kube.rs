@@ -110,6 +110,7 @@ macro_rules! gated {
 }
 
 gated! {
+    "kube.version" fn version() -> String;
     "kube.list" fn list(kind: Kind) -> Vec<Object>;
     "kube.list" fn pods() -> Vec<PodRef>;
     "kube.apply_status" fn apply_status(object: &Value) -> Object;

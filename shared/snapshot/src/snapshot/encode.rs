@@ -41,6 +41,8 @@ pub struct ClusterObjects {
     pub node_claims: Vec<Object>,
     /// Namespaces.
     pub namespaces: Vec<Object>,
+    /// The API server's version, such as `1.35`.
+    pub kubernetes_version: Option<String>,
     /// How far the agent's actions are.
     pub reports: Vec<ActionReport>,
 }
@@ -111,7 +113,14 @@ impl Encoder {
         digests.remove(&ChunkKind::Reports);
         let texts = || reports.iter().map(|(claim, text)| (claim.as_str(), &**text));
         build.add(ChunkKind::Reports, reports.len(), digests, |buckets| item_chunks(texts(), buckets));
-        build.finish(previous, taken_at, u32::try_from(self.pending).unwrap_or(u32::MAX))
+        let pending_pods = u32::try_from(self.pending).unwrap_or(u32::MAX);
+        let mut encoded = build.finish(previous, taken_at, pending_pods);
+        encoded.manifest.kubernetes_version.clone_from(&objects.kubernetes_version);
+        // Aliases of EC2NodeClasses name other images after an upgrade.
+        if previous.is_some_and(|previous| previous.kubernetes_version != objects.kubernetes_version) {
+            encoded.changed.insert(ChunkKind::NodeClasses);
+        }
+        encoded
     }
 
     /// Takes the pods that aren't finished, by namespace, name and UID.
@@ -267,6 +276,7 @@ impl<'a> Build<'a> {
             generation: previous.map_or(0, |manifest| manifest.generation),
             taken_at,
             restored_at: previous.and_then(|manifest| manifest.restored_at),
+            kubernetes_version: None,
             pending_pods,
             buckets: self.buckets,
             index: index_for(&self.chunks, previous.and_then(|manifest| manifest.index.as_ref())),

@@ -21,6 +21,8 @@ pub struct Manifest {
     /// When the agent found an older generation in the table than it had written: the table was restored. It stays
     /// until the next restoration.
     pub restored_at: Option<Timestamp>,
+    /// The API server's version, such as `1.35`; `None` from an agent that doesn't report it.
+    pub kubernetes_version: Option<String>,
     /// The number of pending pods.
     pub pending_pods: u32,
     /// How many buckets a kind has.
@@ -97,6 +99,8 @@ struct ManifestForm {
     #[serde(default)]
     restored: bool,
     restored_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kubernetes_version: Option<String>,
     #[serde(default)]
     pending_pods: u32,
     buckets: BTreeMap<String, u32>,
@@ -130,6 +134,7 @@ impl Manifest {
             taken_at: self.taken_at.to_string(),
             restored: self.restored_at.is_some(),
             restored_at: self.restored_at.map(|at| at.to_string()),
+            kubernetes_version: self.kubernetes_version.clone(),
             pending_pods: self.pending_pods,
             buckets: self.buckets.iter().map(|(kind, count)| (kind.to_string(), *count)).collect(),
             chunks: differences.changed.iter().map(ToString::to_string).collect(),
@@ -159,6 +164,7 @@ impl Manifest {
             generation: form.generation,
             taken_at: read_time("taken_at", &form.taken_at)?,
             restored_at,
+            kubernetes_version: form.kubernetes_version,
             pending_pods: form.pending_pods,
             buckets: buckets.collect(),
             chunks: form.chunks.iter().filter_map(|chunk| ChunkRef::parse(chunk)).collect(),
@@ -211,6 +217,7 @@ mod tests {
             generation: 7,
             taken_at: "2026-01-01T00:00:00Z".parse().unwrap(),
             restored_at: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+            kubernetes_version: Some("1.35".to_owned()),
             pending_pods: 2,
             buckets: BTreeMap::from([(ChunkKind::Pods, 2)]),
             chunks: vec![ChunkRef {

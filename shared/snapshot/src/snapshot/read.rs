@@ -204,6 +204,7 @@ async fn read_part<T: Table>(
     }
     let mut snapshot = assembled?;
     snapshot.generation = manifest.generation;
+    snapshot.kubernetes_version.clone_from(&manifest.kubernetes_version);
     snapshot.seen_at = match heartbeat {
         Some(beat) if beat.generation == manifest.generation => beat.seen_at.max(manifest.taken_at),
         Some(_) | None => manifest.taken_at,

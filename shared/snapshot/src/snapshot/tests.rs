@@ -366,6 +366,7 @@ fn forge(table: &MemoryTable, chunks: &[Chunk], names: Vec<ChunkRef>) {
         generation: 1,
         taken_at: at(0),
         restored_at: None,
+        kubernetes_version: None,
         pending_pods: 0,
         buckets: std::collections::BTreeMap::new(),
         chunks: names,

@@ -14,7 +14,7 @@ use tenon_domain::catalog::settings::PartsPerMillion;
 use tenon_domain::catalog::{
     CapacityType, Catalog, ClassNodes, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
 };
-use tenon_domain::class_status::{ClassStatus, ConditionReason};
+use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{CatalogPart, NOT_RESOLVED, Waiting, require};
 use tenon_domain::id::{ClusterName, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
@@ -120,9 +120,8 @@ impl<'a> ObservedCluster<'a> {
         if status.generation != class.meta.generation {
             return not_ready(NOT_RESOLVED);
         }
-        // A refused launch is a condition of the class, but only a new launch can show that it is mended.
-        let obstacle = status.obstacle().map(|obstacle| obstacle.reason);
-        if !status.ready() && obstacle != Some(ConditionReason::LaunchRefused) {
+        // Only a launch can show that what EC2 refused is mended.
+        if !status.launchable() {
             return not_ready(status.obstacle().map_or("Unknown", |obstacle| obstacle.reason_text()));
         }
         let [of_class, of_pool] = refused_requests(self.cluster, &pool.name, status);

@@ -94,9 +94,9 @@ impl ItemForm for CatalogMeta {
                     digest: from.string("digest")?,
                     packed_until: from.time_if("packed_until")?,
                     origin: origin(from)?,
-                    currency: word_if(from, "currency", Currency::parse)?,
+                    currency: from.word_if("currency", Currency::parse)?,
                     last_error: from.string_if("last_error")?,
-                    last_error_kind: word_if(from, "last_error_kind", ErrorKind::parse)?,
+                    last_error_kind: from.word_if("last_error_kind", ErrorKind::parse)?,
                     failing_since: from.time_if("failing_since")?,
                 })
             })?;
@@ -105,14 +105,6 @@ impl ItemForm for CatalogMeta {
         let parts = CatalogPart::ALL.into_iter().filter_map(|found| part(found).transpose());
         Ok(Self { revision: from.u64(REVISION)?, parts: parts.collect::<Result<_, _>>()? })
     }
-}
-
-fn word_if<T>(
-    from: Fields<'_>,
-    name: &str,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, FieldError> {
-    from.value_if(name).map(|_| from.word(name, parse)).transpose()
 }
 
 const fn shipped(origin: &PartOrigin) -> Option<(&Date, &Region)> {

@@ -3,7 +3,8 @@
 use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{
-    ClassStatus, ClassSubnet, Condition, ConditionReason, ConditionStatus, ConditionType, ResolvedImage,
+    ClassStatus, ClassSubnet, Condition, ConditionReason, ConditionStatus, ConditionType, ImageVariant,
+    ResolvedImage, SeenProfile,
 };
 use tenon_domain::zonal_shift::ShiftEnd;
 
@@ -33,6 +34,7 @@ impl ItemForm for ClassStatus {
             to.text("id", &image.id);
             to.text("name", &image.name);
             to.text("architecture", image.architecture.as_str());
+            to.text_if("variant", (image.variant != ImageVariant::Any).then(|| image.variant.as_str()));
             to.time("created_at", image.created_at);
         });
         write_reservations(&self.reservations, to);
@@ -43,6 +45,11 @@ impl ItemForm for ClassStatus {
         };
         to.text_if("instance_profile", name);
         to.text_if("instance_profile_arn", arn);
+        to.map_if("profile_seen", self.profile_seen.as_ref(), |seen, to| {
+            to.text("arn", &seen.arn);
+            to.text_if("role", seen.role.as_ref());
+            to.time("first_seen_at", seen.first_seen_at);
+        });
         to.list("conditions", &self.conditions, |condition, to| {
             to.text("type", condition.condition.as_str());
             to.text("status", condition.status.as_str());
@@ -70,10 +77,7 @@ impl ItemForm for ClassStatus {
                     zone: from.parsed("zone")?,
                     zone_id: from.parsed("zone_id")?,
                     free_addresses: from.u32("free_addresses")?,
-                    shifted: from
-                        .value_if("shifted")
-                        .map(|_| from.word("shifted", parse_shift_end))
-                        .transpose()?,
+                    shifted: from.word_if("shifted", parse_shift_end)?,
                 })
             })?,
             security_groups: from.list("security_groups", |from| {
@@ -84,11 +88,19 @@ impl ItemForm for ClassStatus {
                     id: from.parsed("id")?,
                     name: from.string("name")?,
                     architecture: Architecture::from_ec2(from.text("architecture")?),
+                    variant: from.word_if("variant", ImageVariant::parse)?.unwrap_or_default(),
                     created_at: from.time("created_at")?,
                 })
             })?,
             reservations: read_reservations(from)?,
             instance_profile: arn.or(name),
+            profile_seen: from.map_if("profile_seen", |from| {
+                Ok(SeenProfile {
+                    arn: from.string("arn")?,
+                    role: from.string_if("role")?,
+                    first_seen_at: from.time("first_seen_at")?,
+                })
+            })?,
             conditions: from.list("conditions", read_condition)?,
             resolved_at: from.time("resolved_at")?,
         })

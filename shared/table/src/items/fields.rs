@@ -94,6 +94,14 @@ impl<'a> Fields<'a> {
         parse(word).ok_or_else(|| FieldError::at(name, FieldProblem::Invalid(format!("`{word}` is unknown"))))
     }
 
+    /// A word, if there is one.
+    ///
+    /// # Errors
+    /// When it isn't one of the words.
+    pub fn word_if<T>(self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, FieldError> {
+        self.value_if(name).map(|_| self.word(name, parse)).transpose()
+    }
+
     /// A moment.
     ///
     /// # Errors

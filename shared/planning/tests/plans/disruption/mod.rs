@@ -23,7 +23,7 @@ use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::claim::{
     Claim, ClaimState, CommandRole, Drift, DriftReason, LaunchedInstance, RemovalReason, Terms,
 };
-use tenon_domain::class_status::ResolvedImage;
+use tenon_domain::class_status::{ImageVariant, ResolvedImage};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NamespacedName, NodeClassName,
@@ -119,6 +119,7 @@ pub(super) fn class() -> ClassView {
             id: ImageId::parse(NEW).unwrap(),
             name: "new".to_owned(),
             architecture: Architecture::X86_64,
+            variant: ImageVariant::Any,
             created_at: at(0),
         }],
         subnets: vec![SubnetId::parse("subnet-1").unwrap()],

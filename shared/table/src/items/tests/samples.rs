@@ -9,8 +9,8 @@ use tenon_domain::claim::{
     Claim, ClaimPhase, ClaimState, CommandRole, LaunchFailure, LaunchedInstance, RemovalReason, Terms,
 };
 use tenon_domain::class_status::{
-    ClassObservation, ClassStatus, ClassSubnet, ConditionReason, ConditionStatus, ResolvedImage,
-    Seen as SeenPart, SeenReservations,
+    ClassObservation, ClassStatus, ClassSubnet, ConditionReason, ConditionStatus, ImageVariant,
+    ResolvedImage, Seen as SeenPart, SeenReservations,
 };
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::evidence::{CatalogPart, ErrorKind, PartOrigin};
@@ -208,9 +208,11 @@ pub(super) fn class_status() -> ClassStatus {
             id: "ami-0abc".parse().unwrap(),
             name: "linux-1".into(),
             architecture: Architecture::Arm64,
+            variant: ImageVariant::Any,
             created_at: at("00:00:00"),
         }]),
         instance_profile: SeenPart::Holds(InstanceProfile::Name("nodes".into())),
+        profile_seen: None,
         reservations: Some(SeenReservations {
             right: ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled }).unwrap(),
             seen: SeenPart::Holds(vec![ClassReservation {
