@@ -8,8 +8,9 @@ use tenon_state::step::Change as Changed;
 use tenon_table::items::{self, keys};
 use tenon_table::{Commit, CommitError, Expect, Table, Write};
 
+use crate::change::{ChangeReach, ClassChange};
 use crate::item::ClassItem;
-use crate::plan::{ChangeReach, ClassChange, NodeClassesPlan};
+use crate::plan::NodeClassesPlan;
 
 /// The committed changes.
 #[derive(Debug, Default)]

@@ -4,8 +4,9 @@ use serde_json::json;
 use tenon_domain::id::ClusterName;
 use tenon_runtime::{BusEvent, Ports, Signals};
 
+use crate::change::ClassChange;
 use crate::commit::CommittedClasses;
-use crate::plan::{ClassChange, NodeClassesPlan};
+use crate::plan::NodeClassesPlan;
 
 pub(crate) async fn execute<P: Ports>(
     ports: &P,

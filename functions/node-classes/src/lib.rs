@@ -9,9 +9,11 @@
 //! Invariants: only images that EC2 returned as available in this pass are resolved; every resolved resource is
 //! allowed by the cluster's registry entry; an Unknown condition has a reason and a time of the next try.
 
+pub mod change;
 mod commit;
 mod execute;
 mod item;
+mod look;
 mod observe;
 pub mod plan;
 pub mod resolve;

@@ -1,4 +1,4 @@
-//! Classes edited while EC2 throttles: nothing of the older spec counts for the new one.
+//! Edited classes, also while EC2 throttles: nothing of the older spec counts for the new one.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -15,9 +15,7 @@ fn edited(replaced: Value, throttles: Call) -> Running {
     running.report(&[class(json!({}))]);
     running.wake(WakeCause::SnapshotChanged);
     assert_eq!(running.obstacle(), "ready");
-    let mut edited = class(replaced);
-    edited["metadata"]["generation"] = json!(2);
-    running.report(&[edited]);
+    running.report(&[class(replaced)]);
     running.fail(throttles, FaultWhen::Next(1), throttled(throttles));
     running.world.clock.advance(SignedDuration::from_secs(60));
     running.wake(WakeCause::SnapshotChanged);
@@ -42,6 +40,21 @@ fn check(replaced: Value, throttles: Call, obstacle: &str, parts: [usize; 3], la
 fn images_that_the_spec_selected_before_its_edit_are_not_launched() {
     let terms = json!({"amiSelectorTerms": [{"name": "other-*", "owner": "self"}]});
     check(terms, Call::DescribeImages, "AMIsReady=Unknown AMIResolutionFailed", [2, 1, 0], [2, 1, 1]);
+}
+
+/// Its generation is its predecessor's, and its UID isn't.
+#[test]
+fn a_class_that_was_made_anew_is_not_its_predecessor() {
+    let running = running(allowances());
+    running.world.ec2.add_image(image("nodes-1"));
+    let other = running.world.ec2.add_image(image("other-1"));
+    running.report(&[class(json!({}))]);
+    running.wake(WakeCause::SnapshotChanged);
+    let mut anew = class(json!({"amiSelectorTerms": [{"name": "other-*", "owner": "self"}]}));
+    anew["metadata"]["uid"] = json!("u-2");
+    running.report(&[anew]);
+    running.wake(WakeCause::SnapshotChanged);
+    assert_eq!((running.images(), running.status().unwrap().generation), (vec![other], 1));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A registered cluster in its own region, with an agent that reports the test's objects.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -25,6 +26,8 @@ pub(crate) struct Running {
     pub(crate) function: NodeClasses,
     pub(crate) cluster: ClusterName,
     pub(crate) manifest: Mutex<Option<Manifest>>,
+    /// The API server's classes, by name.
+    classes: Mutex<BTreeMap<String, Value>>,
 }
 
 pub(crate) fn set(list: &[&str]) -> std::collections::BTreeSet<String> {
@@ -102,14 +105,15 @@ pub(crate) fn unregistered() -> Running {
         function: NodeClasses::default(),
         cluster: ClusterName::parse("prod").unwrap(),
         manifest: Mutex::new(None),
+        classes: Mutex::new(BTreeMap::new()),
     }
 }
 
 impl Running {
-    /// The agent reports these classes.
+    /// The agent reports these classes, as an API server has them: a changed spec raises the generation.
     pub(crate) fn report(&self, classes: &[Value]) {
         let objects = ClusterObjects {
-            node_classes: classes.iter().cloned().map(Arc::new).collect(),
+            node_classes: classes.iter().map(|class| Arc::new(self.applied(class))).collect(),
             ..ClusterObjects::default()
         };
         let mut manifest = self.manifest.lock().unwrap();
@@ -120,6 +124,21 @@ impl Running {
             snapshot::write(&self.world.table, &self.cluster, &encoded, generation, manifest.as_ref());
         let written = block_on(write).unwrap();
         *manifest = Some(written);
+    }
+
+    /// The class with its generation. One with another UID is another class.
+    fn applied(&self, class: &Value) -> Value {
+        let mut classes = self.classes.lock().unwrap();
+        let mut applied = class.clone();
+        let name = class["metadata"]["name"].as_str().unwrap().to_owned();
+        if let Some(old) = classes.get(&name).filter(|old| old["metadata"]["uid"] == class["metadata"]["uid"])
+        {
+            let generation = old["metadata"]["generation"].as_u64().unwrap();
+            let edits = u64::from(old["spec"] != class["spec"]);
+            applied["metadata"]["generation"] = json!(generation + edits);
+        }
+        classes.insert(name, applied.clone());
+        applied
     }
 
     pub(crate) fn wake(&self, cause: WakeCause) {

@@ -105,21 +105,6 @@ fn a_stack_allows_snapshots_by_their_tags_as_well() {
     check(Allowances { snapshot_owners: set(&["444455556666"]), ..tagged() }, "snap-0web", REFUSED);
 }
 
-/// With the same generation too.
-#[test]
-fn a_spec_with_another_rate_of_initialization_has_another_digest() {
-    let owned = || Allowances { snapshot_owners: set(&["111122223333"]), ..allowances() };
-    let digest = |rate: Option<u32>| {
-        let ebs = json!({"snapshotID": "snap-0web", "volumeInitializationRate": rate});
-        let spec = json!({"blockDeviceMappings": [{"deviceName": "/dev/xvdb", "ebs": ebs}]});
-        let running = world(owned(), &class(spec));
-        assert_eq!(running.obstacle(), "ready");
-        running.status().unwrap().spec_digest
-    };
-    let digests = [None, Some(100), Some(300)].map(digest);
-    assert_eq!(std::collections::BTreeSet::from(digests.clone()).len(), 3, "{digests:?}");
-}
-
 #[test]
 fn a_snapshot_that_is_gone_is_named() {
     let owned = Allowances { snapshot_owners: set(&["111122223333"]), ..allowances() };

@@ -215,6 +215,38 @@ fn a_finalizer_holds_a_node_and_its_removal_lets_it_go() {
     assert_eq!(cluster.object(Kind::Node, "", "a"), None);
 }
 
+/// Tenon takes a spec with the generation that it knows for unchanged.
+#[test]
+fn a_changed_spec_raises_the_generation_and_nothing_else_does() {
+    let cluster = cluster();
+    let class = |role: &str, team: &str| {
+        json!({"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+            "metadata": {"name": "a", "labels": {"team": team}}, "spec": {"role": role}})
+    };
+    let generation = || {
+        let class = cluster.object(Kind::Ec2NodeClass, "", "a").unwrap();
+        class.pointer("/metadata/generation").and_then(Value::as_u64)
+    };
+    let apply = |role: &str, team: &str| {
+        cluster.apply(class(role, team)).unwrap();
+        generation()
+    };
+    assert_eq!(apply("nodes", "web"), Some(1));
+    assert_eq!(apply("nodes", "data"), Some(1));
+    assert_eq!(apply("others", "data"), Some(2));
+    let key = ObjectKey::new(Kind::Ec2NodeClass, "", "a");
+    let patch = |patch: Value| {
+        block_on(cluster.patch(&key, &patch, &Precondition::None)).unwrap();
+        generation()
+    };
+    assert_eq!(patch(json!({"metadata": {"annotations": {"team": "web"}, "generation": 7}})), Some(2));
+    assert_eq!(patch(json!({"spec": {"role": "nodes"}})), Some(3));
+    let mut told = class("ignored", "ignored");
+    told["status"] = json!({"conditions": []});
+    block_on(cluster.apply_status(&told)).unwrap();
+    assert_eq!(generation(), Some(3));
+}
+
 #[test]
 fn jobs_end_and_deployments_are_deleted_with_what_they_own() {
     let cluster = cluster();

@@ -175,11 +175,6 @@ impl Attributes {
         attributes.set
     }
 
-    /// A truth value, if there is one.
-    pub fn truth_if(&mut self, name: &'static str, truth: Option<bool>) {
-        self.value_if(name, truth.map(Value::Bool));
-    }
-
     /// A text.
     pub fn text(&mut self, name: &'static str, text: impl AsRef<str>) {
         self.value(name, Value::text(text.as_ref()));

@@ -1,0 +1,124 @@
+//! What changed of a class: its new status, its record, and who must look again.
+//!
+//! Decides whether a status differs from the stored one, the words of its record, and whether planners are woken. It
+//! doesn't decide the status.
+//!
+//! Invariants: an unchanged status is no change, unless its reservations are counted anew; free addresses alone make
+//! no record and wake nobody.
+
+use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::class_status::{ClassStatus, ConditionStatus, ConditionType};
+use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::wake::FunctionName;
+use tenon_state::image_query::{ClassImages, queries};
+
+use crate::plan::NodeClassesInput;
+
+/// A class's change.
+#[derive(Debug, Clone)]
+pub struct ClassChange {
+    /// Its status from now on.
+    pub status: ClassStatus,
+    /// The observed revision, if there was one.
+    pub before: Option<u64>,
+    /// Its queries for images.
+    pub images: ClassImages,
+    /// The decision's record; `None` if only free addresses changed, which wakes no function.
+    pub record: Option<JournalRecord>,
+    /// Which functions must look again.
+    pub reach: ChangeReach,
+}
+
+/// The functions that look again after a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeReach {
+    /// Planners: the change counts as a step.
+    Planners,
+    /// None: free addresses change with every launch.
+    Nobody,
+}
+
+/// The change of a class to this status; `None` if the stored one is the same.
+pub(crate) fn change(
+    input: &NodeClassesInput,
+    class: &Ec2NodeClass,
+    previous: Option<&ClassStatus>,
+    status: ClassStatus,
+) -> Option<ClassChange> {
+    // Launches after a query are subtracted from its counts, so each query has its own time.
+    let stored = input.statuses.get(&class.name);
+    let same = stored.is_some_and(|stored| stored.same_as(&status));
+    if same && status.reservations.is_empty() {
+        return None;
+    }
+    let only_counts =
+        previous.is_some_and(|previous| without_counts(previous).same_as(&without_counts(&status)));
+    let room = previous.is_some_and(|previous| previous.reservations != status.reservations);
+    Some(ClassChange {
+        before: previous.map(|previous| previous.revision),
+        images: ClassImages { filters: queries(&class.ami_selector).filters },
+        record: (!only_counts).then(|| record(input, previous, &status)),
+        reach: if room || !only_counts { ChangeReach::Planners } else { ChangeReach::Nobody },
+        status,
+    })
+}
+
+/// The status with equal free addresses for all subnets, and no room in reservations.
+fn without_counts(status: &ClassStatus) -> ClassStatus {
+    let mut status = status.clone();
+    status.reservations = status.reservations.without_counts();
+    for subnet in &mut status.subnets {
+        subnet.free_addresses = 0;
+    }
+    status.subnets.sort();
+    status
+}
+
+fn record(input: &NodeClassesInput, previous: Option<&ClassStatus>, status: &ClassStatus) -> JournalRecord {
+    let subject = Subject { kind: SubjectKind::Class, name: status.name.to_string() };
+    let by = FunctionName::NodeClasses.as_str();
+    let images: Vec<String> =
+        status.images.iter().map(|image| format!("{} ({})", image.id, image.architecture.as_str())).collect();
+    let (before, shifts) = (previous.map(ClassStatus::shifts).unwrap_or_default(), status.shifts());
+    let away: Vec<String> = shifts.iter().map(|zone| format!("{} {}", zone.zone_id, zone.end)).collect();
+    let in_service = status
+        .condition(ConditionType::ZonesInService)
+        .is_some_and(|told| told.status == ConditionStatus::True);
+    let record = match status.obstacle() {
+        _ if before != shifts && !shifts.is_empty() => {
+            let message = format!(
+                "not launching for EC2NodeClass `{}` in zones with a zonal shift of cluster `{}`: {}",
+                status.name,
+                input.cluster,
+                away.join(", ")
+            );
+            JournalRecord::new(subject, input.now, by, Decision::ZonalShiftActive, message)
+        }
+        None if before != shifts && in_service => {
+            let message = format!("all zones of EC2NodeClass `{}` are in service again", status.name);
+            JournalRecord::new(subject, input.now, by, Decision::ZonalShiftCleared, message)
+        }
+        None => {
+            let message =
+                format!("EC2NodeClass `{}` is ready: it resolves to {}", status.name, images.join(", "));
+            JournalRecord::new(subject, input.now, by, Decision::Resolved, message)
+        }
+        Some(obstacle) => {
+            let message = format!(
+                "EC2NodeClass `{}` isn't ready: {}: {}",
+                status.name,
+                obstacle.reason_text(),
+                obstacle.message
+            );
+            JournalRecord::new(subject, input.now, by, Decision::NotReady, message)
+                .detail("reason", obstacle.reason_text())
+        }
+    };
+    let subnets: Vec<&str> = status.subnets.iter().map(|subnet| subnet.id.as_str()).collect();
+    let record = if away.is_empty() { record } else { record.detail("shifted", away.join(", ")) };
+    record
+        .detail("images", images.join(", "))
+        .detail("subnets", subnets.join(", "))
+        .detail("generation", status.generation)
+        .evidence("snapshot", input.snapshot)
+}

@@ -1,0 +1,264 @@
+//! One class's observation, from EC2's and ARC's answers about it.
+//!
+//! Decides what an answer or its absence means to each part of a class: a permanent refusal refuses the part, after a
+//! transient one it keeps its last value. It doesn't decide which of the answered resources the class takes
+//! (`resolve`).
+//!
+//! Invariants: a part of an older spec is never kept for this one; a part that held stays while AWS doesn't answer.
+
+use std::collections::BTreeSet;
+
+use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::class_status::{
+    ClassObservation, ClassStatus, ConditionReason, ConditionStatus, ConditionType, ResolvedImage, Seen,
+    SeenReservations,
+};
+use tenon_domain::id::ClusterName;
+use tenon_ec2::port::Image;
+use tenon_ec2::{ClassPart, Ec2Error, blame};
+use tenon_runtime::error::chain;
+use tenon_state::image_query::queries;
+
+use crate::plan::{AnsweredReservations, Answers, NodeClassesInput, RETRY_AFTER, later};
+use crate::resolve::{self, JudgedClass};
+use crate::{spec, spec_form};
+
+mod shifts;
+
+/// The condition that tells of one part of a class, and its reason where EC2 doesn't answer.
+#[derive(Clone, Copy)]
+struct PartCondition {
+    condition: ConditionType,
+    reason: ConditionReason,
+}
+
+/// A look at a class.
+pub(crate) struct ClassLook<'a> {
+    /// The observations of all classes.
+    pub(crate) input: &'a NodeClassesInput,
+    /// The class.
+    pub(crate) class: &'a Ec2NodeClass,
+    /// Its status until now.
+    pub(crate) previous: Option<&'a ClassStatus>,
+    /// Conditions that keep their value, because AWS gave no answer.
+    pub(crate) kept: BTreeSet<ConditionType>,
+    /// Whether something without an answer had no value to keep.
+    pub(crate) unseen: bool,
+}
+
+impl ClassLook<'_> {
+    /// The observation, with each part that AWS didn't answer as it was.
+    pub(crate) fn observe(&mut self, answers: &Answers) -> ClassObservation {
+        let class = self.class;
+        let asked = queries(&class.ami_selector);
+        let mut unsupported = class.unsupported.clone();
+        unsupported.extend(asked.unserved.iter().map(|(field, _)| field.clone()));
+        unsupported.extend(unserved_reservations(class, answers.reservations.as_ref()));
+        let registry = match &self.input.registry {
+            Ok(registry) => registry,
+            Err(_) => return self.unregistered(unsupported),
+        };
+        let judged = JudgedClass { class, registry, account: &self.input.account, now: self.input.now };
+        let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(class));
+        let images = match asked.unserved.first() {
+            Some((field, value)) => unserved(field, value),
+            None => self.part(
+                PartCondition {
+                    condition: ConditionType::AmisReady,
+                    reason: ConditionReason::AmiResolutionFailed,
+                },
+                &answers.images,
+                known.map(|known| known.images.clone()),
+                |found| resolve::images(judged, found),
+            ),
+        };
+        let validation = match spec::validate(class, registry) {
+            Seen::Holds(()) => match self.snapshots(judged, &images, answers) {
+                Seen::Holds(()) => self.launches(&images),
+                obstacle @ (Seen::Refused { .. } | Seen::Unseen { .. }) => obstacle,
+            },
+            obstacle @ (Seen::Refused { .. } | Seen::Unseen { .. }) => obstacle,
+        };
+        ClassObservation {
+            name: class.name.clone(),
+            generation: class.meta.generation,
+            spec_digest: spec_form::digest(class),
+            subnets: self.part(
+                PartCondition {
+                    condition: ConditionType::SubnetsReady,
+                    reason: ConditionReason::SubnetResolutionFailed,
+                },
+                &answers.subnets,
+                known.map(|known| known.subnets.clone()),
+                |found| resolve::subnets(judged, found),
+            ),
+            security_groups: self.part(
+                PartCondition {
+                    condition: ConditionType::SecurityGroupsReady,
+                    reason: ConditionReason::SecurityGroupResolutionFailed,
+                },
+                &answers.security_groups,
+                known.map(|known| known.security_groups.clone()),
+                |found| resolve::security_groups(judged, found),
+            ),
+            images,
+            instance_profile: resolve::instance_profile(judged),
+            reservations: answers.reservations.as_ref().map(|answered| SeenReservations {
+                right: answered.right,
+                seen: self.part(
+                    PartCondition {
+                        condition: ConditionType::CapacityReservationsReady,
+                        reason: ConditionReason::CapacityReservationResolutionFailed,
+                    },
+                    &answered.answer,
+                    known.map(|known| known.reservations.shown().to_vec()),
+                    |found| resolve::reservations(found),
+                ),
+            }),
+            shifts: answers.shifts.as_ref().map(|answer| self.shifts(answer)),
+            validation,
+            unsupported,
+        }
+    }
+
+    /// Whether EC2 accepts launches of the class, from launches with this spec and these images.
+    fn launches(&self, images: &Seen<Vec<ResolvedImage>>) -> Seen<()> {
+        let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class));
+        let (Some(known), Some(mark)) = (known, self.input.refused.get(&self.class.name)) else {
+            return Seen::Holds(());
+        };
+        let ids = |images: &[ResolvedImage]| images.iter().map(|image| image.id.clone()).collect::<Vec<_>>();
+        if let Seen::Holds(images) = images
+            && ids(images) != ids(&known.images)
+        {
+            return Seen::Holds(());
+        }
+        let words = mark.message.as_deref().unwrap_or(&mark.code);
+        let remedy = blame(words).map_or("check the class's spec", ClassPart::remedy);
+        let until = mark.blocked_until().min(mark.last_resort_at());
+        let message = format!(
+            "EC2 refuses launches from this class ({words}); {remedy}; next launch at `{until}`, or when the class \
+             changes"
+        );
+        Seen::Refused { reason: ConditionReason::LaunchRefused, message }
+    }
+
+    /// Whether the class may use the snapshots that it names. Without images nothing depends on it.
+    fn snapshots(
+        &mut self,
+        judged: JudgedClass<'_>,
+        images: &Seen<Vec<ResolvedImage>>,
+        answers: &Answers,
+    ) -> Seen<()> {
+        let Seen::Holds(resolved) = images else { return Seen::Holds(()) };
+        if spec::named_snapshots(self.class).is_empty() {
+            return Seen::Holds(());
+        }
+        let answer = match (&answers.images, &answers.snapshots) {
+            (Ok(images), Ok(snapshots)) => Ok((images, snapshots)),
+            (Err(error), _) | (_, Err(error)) => Err(error.clone()),
+        };
+        let known =
+            self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class)).map(|_| ());
+        self.part(
+            PartCondition {
+                condition: ConditionType::ValidationSucceeded,
+                reason: ConditionReason::ValidationIncomplete,
+            },
+            &answer,
+            known,
+            |(images, snapshots)| {
+                let taken = |image: &&Image| resolved.iter().any(|resolved| resolved.id == image.id);
+                let taken: Vec<&Image> = images.iter().filter(taken).collect();
+                resolve::snapshots(judged, &taken, snapshots)
+            },
+        )
+    }
+
+    /// One part, judged from EC2's answer. A permanent refusal refuses the part; after a transient one it keeps its
+    /// last value.
+    fn part<A, T>(
+        &mut self,
+        told: PartCondition,
+        answer: &Result<A, Ec2Error>,
+        known: Option<T>,
+        judge: impl FnOnce(&A) -> Seen<T>,
+    ) -> Seen<T> {
+        let PartCondition { condition, reason } = told;
+        let error = match answer {
+            Ok(found) => return judge(found),
+            Err(error) => error,
+        };
+        match error {
+            Ec2Error::Unauthorized { action, .. } => {
+                let message =
+                    format!("{}; allow function `node-classes` the action `ec2:{action}`", chain(error));
+                Seen::Refused { reason, message }
+            }
+            Ec2Error::Invalid { .. } => Seen::Refused { reason, message: chain(error) },
+            Ec2Error::Throttled { .. }
+            | Ec2Error::NotFound { .. }
+            | Ec2Error::AlreadyExists { .. }
+            | Ec2Error::IdempotentParameterMismatch { .. }
+            | Ec2Error::Refused { .. }
+            | Ec2Error::ServerError { .. }
+            | Ec2Error::NoAnswer { .. }
+            | Ec2Error::Unknown { .. } => {
+                let held = self.previous.and_then(|previous| previous.condition(condition));
+                let held = held.is_some_and(|held| held.status == ConditionStatus::True);
+                if let (Some(known), true) = (known, held) {
+                    self.kept.insert(condition);
+                    return Seen::Holds(known);
+                }
+                self.unseen = true;
+                let next_try = later(self.input.now, RETRY_AFTER);
+                Seen::Unseen { reason, message: chain(error), next_try }
+            }
+        }
+    }
+
+    fn unregistered(&self, unsupported: Vec<String>) -> ClassObservation {
+        fn refused<T>(cluster: &ClusterName) -> Seen<T> {
+            let message = format!("cluster `{cluster}` isn't registered: deploy its per-cluster stack");
+            Seen::Refused { reason: ConditionReason::ClusterNotRegistered, message }
+        }
+        let cluster = &self.input.cluster;
+        ClassObservation {
+            name: self.class.name.clone(),
+            generation: self.class.meta.generation,
+            spec_digest: spec_form::digest(self.class),
+            subnets: refused(cluster),
+            security_groups: refused(cluster),
+            images: refused(cluster),
+            instance_profile: refused(cluster),
+            reservations: None,
+            shifts: None,
+            validation: refused(cluster),
+            unsupported,
+        }
+    }
+}
+
+/// The class's reservations that Tenon doesn't act on: all with the gate off, otherwise unsupported kinds.
+fn unserved_reservations(class: &Ec2NodeClass, answered: Option<&AnsweredReservations>) -> Vec<String> {
+    match answered.map(|answered| &answered.answer) {
+        None if class.reservation_selector.is_empty() => Vec::new(),
+        None => vec!["spec.capacityReservationSelectorTerms".to_owned()],
+        Some(Err(_)) => Vec::new(),
+        Some(Ok(found)) => {
+            let kinds = found.iter().filter(|found| !resolve::is_served(found));
+            kinds.map(|found| format!("{} ({})", found.id, found.kind.as_str())).collect()
+        }
+    }
+}
+
+fn unserved<T>(field: &str, value: &str) -> Seen<T> {
+    let reason = if field.ends_with(".alias") {
+        ConditionReason::UnsupportedAlias
+    } else {
+        ConditionReason::AmiResolutionFailed
+    };
+    let message =
+        format!("`{field}` (`{value}`) isn't supported yet: select images by id, name, tags or owner");
+    Seen::Refused { reason, message }
+}
