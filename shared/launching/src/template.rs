@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use tenon_domain::api::node_class;
-use tenon_domain::catalog::settings::{self, GIB};
+use tenon_domain::catalog::settings::{self, GIB, NestedVirtualization};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{ImageId, ParseIdError, ReservationId, SecurityGroupId};
@@ -26,6 +26,7 @@ use tenon_ec2::port::{
     LaunchTemplateData, MetadataTokens, Monitoring, ReservationPreference, Tags,
 };
 
+use crate::interfaces::{StoredInterface, interfaces, primary_alone, restored};
 use crate::user_data::{NodeSetup, UserDataError, user_data};
 
 /// Letters and digits of a name that come from the content.
@@ -66,7 +67,8 @@ pub fn template(
             },
         }),
         monitoring: class.detailed_monitoring.then_some(Monitoring::Detailed),
-        associate_public_ip: class.associate_public_ip,
+        network_interfaces: interfaces(class),
+        nested_virtualization: class.settings.nested_virtualization,
         network_interface_tags: tags.clone(),
         reservations: ReservedCapacity::behind(registry.gates).map(|_| {
             into.map_or(ReservationPreference::None, |into| ReservationPreference::Only(into.id.clone()))
@@ -156,7 +158,14 @@ struct StoredTemplate {
     block_devices: Vec<StoredDevice>,
     metadata_options: Option<StoredMetadata>,
     detailed_monitoring: Option<bool>,
+    /// A public address of the primary interface, if nothing else is said about interfaces.
     associate_public_ip: Option<bool>,
+    /// Absent if `associate_public_ip` says all: old templates keep their name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    network_interfaces: Vec<StoredInterface>,
+    /// Absent if unset: old templates keep their name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nested_virtualization: Option<bool>,
     network_interface_tags: Tags,
     tags: Tags,
     /// Absent without a preference: old templates keep their name.
@@ -204,6 +213,7 @@ pub fn to_stored(request: &CreateLaunchTemplate) -> String {
         Some(InstanceProfileSpec::Arn(arn)) => (None, Some(arn.clone())),
         None => (None, None),
     };
+    let primary = primary_alone(&data.network_interfaces);
     let stored = StoredTemplate {
         v: VERSION,
         name: request.name.clone(),
@@ -220,7 +230,15 @@ pub fn to_stored(request: &CreateLaunchTemplate) -> String {
             tokens_required: options.http_tokens == MetadataTokens::Required,
         }),
         detailed_monitoring: data.monitoring.map(|monitoring| monitoring == Monitoring::Detailed),
-        associate_public_ip: data.associate_public_ip,
+        associate_public_ip: primary.and_then(|primary| primary.associate_public_ip),
+        network_interfaces: match primary {
+            Some(_) => Vec::new(),
+            None => data.network_interfaces.iter().copied().map(StoredInterface::from).collect(),
+        },
+        nested_virtualization: data.nested_virtualization.map(|nested| match nested {
+            NestedVirtualization::Enabled => true,
+            NestedVirtualization::Disabled => false,
+        }),
         network_interface_tags: data.network_interface_tags.clone(),
         tags: request.tags.clone(),
         reservations: data.reservations.as_ref().map(|preference| match preference {
@@ -267,7 +285,10 @@ pub fn from_stored(text: &str) -> Result<CreateLaunchTemplate, StoredTemplateErr
         monitoring: stored
             .detailed_monitoring
             .map(|on| if on { Monitoring::Detailed } else { Monitoring::Basic }),
-        associate_public_ip: stored.associate_public_ip,
+        network_interfaces: restored(stored.associate_public_ip, stored.network_interfaces),
+        nested_virtualization: stored.nested_virtualization.map(|enabled| {
+            if enabled { NestedVirtualization::Enabled } else { NestedVirtualization::Disabled }
+        }),
         network_interface_tags: stored.network_interface_tags,
         reservations: stored.reservations.map(preference).transpose().map_err(id)?,
     };
@@ -314,7 +335,9 @@ device_forms!(
 mod tests {
     use super::*;
     use crate::testing::{class, registry, status};
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
+    use tenon_domain::api::Ec2NodeClass;
+    use tenon_domain::catalog::settings::ConnectionTracking;
     use tenon_domain::registry::FeatureGate;
     use tenon_domain::reservation::ReservationKind;
 
@@ -411,6 +434,56 @@ mod tests {
         assert_ne!(made(Some(100)).name, made(Some(300)).name);
         assert!(!to_stored(&none).contains("initialization_rate"), "{}", to_stored(&none));
         assert_eq!(from_stored(&to_stored(&none)).unwrap(), none);
+    }
+
+    fn made_of(change: impl FnOnce(&mut Ec2NodeClass)) -> CreateLaunchTemplate {
+        let (registry, mut class, status) = (registry("prod"), class("default"), status("default"));
+        change(&mut class);
+        let labels = BTreeMap::new();
+        let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
+        template(&setup, &status, &status.images[0].id, None).unwrap()
+    }
+
+    #[test]
+    fn each_word_about_interfaces_or_the_processor_makes_another_template() {
+        let plain = made_of(|_| ());
+        assert!(plain.data.network_interfaces.is_empty());
+        let stored = to_stored(&plain);
+        assert!(stored.contains(r#""associate_public_ip":null"#), "{stored}");
+        for added in ["network_interfaces", "nested_virtualization"] {
+            assert!(!stored.contains(added), "{stored}");
+        }
+        let public = made_of(|class| class.associate_public_ip = Some(false));
+        let stored = to_stored(&public);
+        assert!(stored.contains(r#""associate_public_ip":false"#), "{stored}");
+        assert!(!stored.contains("network_interfaces"), "{stored}");
+        let others = [
+            public,
+            made_of(|class| class.ip_prefix_count = Some(1)),
+            made_of(|class| class.ip_prefix_count = Some(2)),
+            made_of(|class| class.settings.connection_tracking = Some(ConnectionTracking::default())),
+            made_of(|class| class.settings.nested_virtualization = Some(NestedVirtualization::Enabled)),
+            made_of(|class| class.settings.nested_virtualization = Some(NestedVirtualization::Disabled)),
+        ];
+        let names: BTreeSet<&str> = others.iter().chain([&plain]).map(|made| made.name.as_str()).collect();
+        assert_eq!(names.len(), 1 + others.len());
+        for made in &others {
+            assert_eq!(from_stored(&to_stored(made)).unwrap(), *made);
+        }
+    }
+
+    #[test]
+    fn monitoring_metadata_and_the_public_address_reach_the_template() {
+        let made = made_of(|class| {
+            class.detailed_monitoring = true;
+            class.associate_public_ip = Some(true);
+            class.metadata_options.http_tokens = "optional".to_owned();
+            class.metadata_options.http_put_response_hop_limit = 2;
+        });
+        assert_eq!(made.data.monitoring, Some(Monitoring::Detailed));
+        assert_eq!(made.data.network_interfaces[0].associate_public_ip, Some(true));
+        let options = made.data.metadata_options.unwrap();
+        assert_eq!((options.http_tokens, options.http_put_response_hop_limit), (MetadataTokens::Optional, 2));
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub(crate) fn class(name: &str) -> Ec2NodeClass {
         tags: BTreeMap::new(),
         metadata_options: MetadataOptions::default(),
         associate_public_ip: None,
+        ip_prefix_count: None,
         detailed_monitoring: false,
         context: None,
         status_subnets: Vec::new(),

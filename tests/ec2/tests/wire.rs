@@ -4,12 +4,14 @@
 
 use std::collections::BTreeMap;
 
+use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
 use tenon_domain::id::ReservationId;
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::port::{
     BlockDeviceMapping, CapacityReservation, CapacityReservationFilter, ImageArchitecture, ImageFilter,
-    InstanceFilter, ReservationPreference, ResourceFilter, TargetCapacityType, VolumeSnapshot,
+    InstanceFilter, InterfaceKind, NetworkInterfaceSpec, ReservationPreference, ResourceFilter,
+    TargetCapacityType, VolumeSnapshot,
 };
 use tenon_ec2::{Ec2, Ec2Error, ErrorClass, Pricing, ZonalShift};
 use tenon_ec2_tests::{Server, WireServer, edges, run};
@@ -98,6 +100,39 @@ fn a_template_may_say_everything_of_a_volume() {
             delete_on_termination: Some(false),
         }];
         server.ec2().create_launch_template(&template).await.unwrap();
+    });
+}
+
+#[test]
+fn a_template_may_say_everything_of_its_interfaces_and_processor() {
+    run(async {
+        let server = WireServer::new().await;
+        let mut template = server.world().template();
+        template.data.nested_virtualization = Some(NestedVirtualization::Enabled);
+        template.data.network_interfaces = vec![
+            NetworkInterfaceSpec {
+                card: Some(0),
+                device: 0,
+                kind: Some(InterfaceKind::Interface),
+                associate_public_ip: Some(false),
+                ipv4_prefix_count: Some(2),
+                connection_tracking: Some(ConnectionTracking {
+                    tcp_established_timeout_seconds: Some(350),
+                    udp_stream_timeout_seconds: Some(120),
+                    udp_timeout_seconds: Some(45),
+                }),
+                delete_on_termination: Some(true),
+            },
+            NetworkInterfaceSpec {
+                card: Some(1),
+                device: 1,
+                kind: Some(InterfaceKind::EfaOnly),
+                delete_on_termination: Some(true),
+                ..NetworkInterfaceSpec::default()
+            },
+        ];
+        server.ec2().create_launch_template(&template).await.unwrap();
+        assert_eq!(server.twin().template_data(&template.name), Some(template.data));
     });
 }
 

@@ -28,6 +28,7 @@ fn plain() -> Ec2NodeClass {
         tags: BTreeMap::new(),
         metadata_options: MetadataOptions::default(),
         associate_public_ip: None,
+        ip_prefix_count: None,
         detailed_monitoring: false,
         context: None,
         status_subnets: vec![],

@@ -40,6 +40,8 @@ pub struct Ec2NodeClass {
     pub metadata_options: MetadataOptions,
     /// `spec.associatePublicIPAddress`.
     pub associate_public_ip: Option<bool>,
+    /// `spec.ipPrefixCount`: IPv4 prefixes of each interface.
+    pub ip_prefix_count: Option<u32>,
     /// `spec.detailedMonitoring`.
     pub detailed_monitoring: bool,
     /// `spec.context`.

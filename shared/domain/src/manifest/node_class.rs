@@ -37,8 +37,8 @@ struct ClassSpec {
     placement_group_selector: Option<PlacementGroup>,
     #[serde(rename = "associatePublicIPAddress")]
     associate_public_ip_address: Option<bool>,
-    #[serde(rename = "ipPrefixCount", deserialize_with = "within::<0, MOST, _, _>")]
-    _ip_prefix_count: Option<u32>,
+    #[serde(deserialize_with = "within::<0, MOST, _, _>")]
+    ip_prefix_count: Option<u32>,
     ami_selector_terms: Option<Vec<AmiTerm>>,
     ami_family: Option<AmiFamily>,
     user_data: Option<String>,
@@ -71,8 +71,7 @@ struct NodeClassStatusFields {
 }
 
 /// Fields that are validated and not supported.
-const UNSUPPORTED: [&str; 5] =
-    ["placementGroupSelector", "ipPrefixCount", "networkInterfaces", "connectionTracking", "cpuOptions"];
+const UNSUPPORTED: [&str; 1] = ["placementGroupSelector"];
 
 pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
     let mut form: ObjectFields<NameUnknown<ClassSpec>, KeepUnknown<NodeClassStatusFields>> = at.read()?;
@@ -131,6 +130,7 @@ pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
         tags: spec.tags,
         metadata_options: spec.metadata_options,
         associate_public_ip: spec.associate_public_ip_address,
+        ip_prefix_count: spec.ip_prefix_count,
         detailed_monitoring: spec.detailed_monitoring,
         context: spec.context,
         status_subnets: form.status.map(|KeepUnknown(status)| status.subnets).unwrap_or_default(),

@@ -32,8 +32,9 @@ pub use offering::{
 pub use reservation::{CapacityReservation, CapacityReservationFilter, ReservationPreference};
 pub use stored::StoredRequestError;
 pub use template::{
-    BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, LaunchTemplate,
-    LaunchTemplateData, LaunchTemplateFilter, MetadataTokens, Monitoring,
+    BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InterfaceKind,
+    LaunchTemplate, LaunchTemplateData, LaunchTemplateFilter, MetadataTokens, Monitoring,
+    NetworkInterfaceSpec,
 };
 pub use tenon_domain::catalog::describe::InstanceTypeInfo;
 pub use zonal_shift::cluster_arn;

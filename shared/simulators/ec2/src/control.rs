@@ -11,8 +11,8 @@ use tenon_domain::zonal_shift::ShiftEnd;
 use super::records::{CallCount, InstanceRecord, LaunchRecord, RequestRecord};
 use super::{Call, CapacityPool, Fault, HealthEvent, NewImage, NotPossible, Quota, RegionTwin, TwinEvent};
 use tenon_ec2::port::{
-    CapacityReservation, ImageState, InstanceState, SecurityGroup, Subnet, Tags, TargetCapacityType,
-    VolumeSnapshot,
+    CapacityReservation, ImageState, InstanceState, LaunchTemplateData, SecurityGroup, Subnet, Tags,
+    TargetCapacityType, VolumeSnapshot,
 };
 
 /// Time and events.
@@ -280,6 +280,12 @@ impl RegionTwin {
     #[must_use]
     pub fn requests(&self) -> Vec<Arc<RequestRecord>> {
         self.with(|state| state.requests.clone())
+    }
+
+    /// The content of a launch template.
+    #[must_use]
+    pub fn template_data(&self, name: &str) -> Option<LaunchTemplateData> {
+        self.with(|state| state.templates.get(name).map(|template| template.data.clone()))
     }
 
     /// The count of each call.
