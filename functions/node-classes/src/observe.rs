@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::api::node_class::PlacementGroupSelector;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{SNAPSHOT_STALE_AFTER, Waiting};
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
@@ -14,8 +15,8 @@ use tenon_domain::unavailable::{Mark, MarkState, RequestDigest, UnavailableKey};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::port::{
-    CapacityReservation, CapacityReservationFilter, Image, ImageFilter, ResourceFilter, SecurityGroup,
-    Subnet, VolumeSnapshot, cluster_arn,
+    CapacityReservation, CapacityReservationFilter, Image, ImageFilter, PlacementGroup, ResourceFilter,
+    SecurityGroup, Subnet, VolumeSnapshot, cluster_arn,
 };
 use tenon_ec2::{Ec2, Ec2Error, ZonalShift};
 use tenon_runtime::{HandlerError, Ports};
@@ -108,6 +109,7 @@ pub(crate) async fn observe<P: Ports>(
                 Ok(registry) => {
                     let right = ReservedCapacity::behind(registry.gates);
                     Answers {
+                        placement_groups: cache.ask_placement_groups(ports.ec2(), class).await,
                         reservations: cache.ask_reservations(ports.ec2(), class, right).await,
                         shifts: cache.ask_shifts(ports, registry).await,
                         snapshots: cache.ask_snapshots(ports.ec2(), class, registry).await,
@@ -241,6 +243,7 @@ struct ClassAnswers {
     images: BTreeMap<ImageFilter, Result<Vec<Image>, Ec2Error>>,
     reservations: BTreeMap<CapacityReservationFilter, Result<Vec<CapacityReservation>, Ec2Error>>,
     snapshots: BTreeMap<ResourceFilter, Result<Vec<VolumeSnapshot>, Ec2Error>>,
+    placement_groups: BTreeMap<PlacementGroupSelector, Result<Vec<PlacementGroup>, Ec2Error>>,
     shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
 }
 
@@ -274,8 +277,26 @@ impl ClassAnswers {
             images: joined(images, |image| image.id.clone()),
             snapshots: Ok(Vec::new()),
             reservations: None,
+            placement_groups: None,
             shifts: None,
         }
+    }
+
+    /// The placement groups of the class's selector; no query without one.
+    async fn ask_placement_groups<E: Ec2>(
+        &mut self,
+        ec2: &E,
+        class: &Ec2NodeClass,
+    ) -> Option<Result<Vec<PlacementGroup>, Ec2Error>> {
+        let selector = class.placement_group.as_ref()?;
+        if !self.placement_groups.contains_key(selector) {
+            let answer = match ec2.describe_placement_groups(selector).await {
+                Err(Ec2Error::NotFound { .. }) => Ok(Vec::new()),
+                answer => answer,
+            };
+            self.placement_groups.insert(selector.clone(), answer);
+        }
+        self.placement_groups.get(selector).cloned()
     }
 
     /// The snapshots that the class names; no query if the cluster may use none but those of its images.

@@ -21,7 +21,7 @@ use tenon_domain::snapshot::Unreadable;
 use tenon_domain::unavailable::Mark;
 use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{CapacityReservation, Image, SecurityGroup, Subnet, VolumeSnapshot};
+use tenon_ec2::port::{CapacityReservation, Image, PlacementGroup, SecurityGroup, Subnet, VolumeSnapshot};
 
 use crate::change::{ClassChange, change};
 use crate::look::ClassLook;
@@ -77,6 +77,8 @@ pub struct Answers {
     pub snapshots: Result<Vec<VolumeSnapshot>, Ec2Error>,
     /// Capacity reservations that its terms match; `None` without a query.
     pub reservations: Option<AnsweredReservations>,
+    /// Placement groups of its selector; `None` without a selector.
+    pub placement_groups: Option<Result<Vec<PlacementGroup>, Ec2Error>>,
     /// The cluster's shifted zones; `None` if ARC wasn't asked.
     pub shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
 }
@@ -91,6 +93,7 @@ impl Answers {
             images: Ok(Vec::new()),
             snapshots: Ok(Vec::new()),
             reservations: None,
+            placement_groups: None,
             shifts: None,
         }
     }

@@ -15,6 +15,7 @@ mod fleet;
 mod images;
 mod instances;
 mod network;
+mod placement;
 mod prices;
 mod pricing;
 mod reading;

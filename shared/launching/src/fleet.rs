@@ -15,6 +15,7 @@ use tenon_domain::catalog::facts::InstanceTypeFacts;
 use tenon_domain::catalog::{CapacityType, InstanceTypeOption, PriceRank};
 use tenon_domain::class_status::{ClassStatus, ClassSubnet, image_for};
 use tenon_domain::id::{ImageId, InstanceType};
+use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::unavailable::{
     MarkState, Marks, OfferingKey, RequestDigest, UnavailableKey, WantedOffering,
@@ -90,6 +91,8 @@ pub struct Fleet {
     pub capacity_type: CapacityType,
     /// The capacity reservation of the launch.
     pub reservation: Option<LaunchedInto>,
+    /// The placement group of the launch.
+    pub placement: Option<LaunchPlacement>,
     /// Overrides by image, cheapest first.
     pub overrides: BTreeMap<ImageId, Vec<FleetOverride>>,
     /// The marks whose lease the launch takes.
@@ -122,6 +125,7 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
     let fleet = Fleet {
         capacity_type,
         reservation,
+        placement: input.status.placement_group.as_ref().map(|group| group.place(&claim.requirements)),
         overrides: BTreeMap::new(),
         leases: BTreeSet::new(),
         unpriced: BTreeSet::new(),

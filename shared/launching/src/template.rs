@@ -16,8 +16,9 @@ use tenon_domain::api::node_class;
 use tenon_domain::catalog::settings::{self, GIB, NestedVirtualization};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::digest::Digest;
-use tenon_domain::id::{ImageId, ParseIdError, ReservationId, SecurityGroupId};
+use tenon_domain::id::{ImageId, ParseIdError, PlacementGroupId, ReservationId, SecurityGroupId};
 use tenon_domain::labels;
+use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::registry::Allowances;
 use tenon_domain::reservation::{LaunchedInto, ReservedCapacity};
 use tenon_domain::tags;
@@ -26,6 +27,7 @@ use tenon_ec2::port::{
     LaunchTemplateData, MetadataTokens, Monitoring, ReservationPreference, Tags,
 };
 
+use crate::fleet::Fleet;
 use crate::interfaces::{StoredInterface, interfaces, primary_alone, restored};
 use crate::user_data::{NodeSetup, UserDataError, user_data};
 
@@ -34,7 +36,24 @@ const NAME_DIGITS: usize = 24;
 /// The version of the stored form that is written.
 const VERSION: u32 = 1;
 
-/// The template for a setup, a resolved class, one of its images, and the launch's reservation. With the gate
+/// Where in EC2 a launch's instances are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LaunchSite<'a> {
+    /// The capacity reservation.
+    pub reservation: Option<&'a LaunchedInto>,
+    /// The placement group.
+    pub placement: Option<&'a LaunchPlacement>,
+}
+
+impl<'a> LaunchSite<'a> {
+    /// The site of a fleet.
+    #[must_use]
+    pub const fn of(fleet: &'a Fleet) -> Self {
+        Self { reservation: fleet.reservation.as_ref(), placement: fleet.placement.as_ref() }
+    }
+}
+
+/// The template for a setup, a resolved class, one of its images, and the launch's site. With the gate
 /// `ReservedCapacity` on, a launch without a reservation opts out of open reservations, which stay free for launches
 /// that name them. With the gate off, the template leaves reservations to EC2's default.
 ///
@@ -43,7 +62,7 @@ pub fn template(
     setup: &NodeSetup<'_>,
     status: &ClassStatus,
     image: &ImageId,
-    into: Option<&LaunchedInto>,
+    site: LaunchSite<'_>,
 ) -> Result<CreateLaunchTemplate, UserDataError> {
     let (registry, class) = (setup.registry, setup.class);
     let metadata = &class.metadata_options;
@@ -71,8 +90,10 @@ pub fn template(
         nested_virtualization: class.settings.nested_virtualization,
         network_interface_tags: tags.clone(),
         reservations: ReservedCapacity::behind(registry.gates).map(|_| {
-            into.map_or(ReservationPreference::None, |into| ReservationPreference::Only(into.id.clone()))
+            let only = |into: &LaunchedInto| ReservationPreference::Only(into.id.clone());
+            site.reservation.map_or(ReservationPreference::None, only)
         }),
+        placement: site.placement.cloned(),
     };
     let nameless = CreateLaunchTemplate { name: String::new(), data, tags };
     let digest = Digest::of_texts([to_stored(&nameless).as_str()]).base36(NAME_DIGITS);
@@ -171,6 +192,16 @@ struct StoredTemplate {
     /// Absent without a preference: old templates keep their name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reservations: Option<StoredPreference>,
+    /// Absent without a placement group: old templates keep their name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    placement: Option<StoredPlacement>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredPlacement {
+    group: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    partition: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -245,6 +276,10 @@ pub fn to_stored(request: &CreateLaunchTemplate) -> String {
             ReservationPreference::Only(id) => StoredPreference::Only(id.to_string()),
             ReservationPreference::None => StoredPreference::None,
         }),
+        placement: data.placement.as_ref().map(|placement| StoredPlacement {
+            group: placement.group.to_string(),
+            partition: placement.partition,
+        }),
     };
     // Strings, numbers and lists with text keys: there is nothing that JSON can't hold.
     serde_json::to_string(&stored).unwrap_or_default()
@@ -291,8 +326,13 @@ pub fn from_stored(text: &str) -> Result<CreateLaunchTemplate, StoredTemplateErr
         }),
         network_interface_tags: stored.network_interface_tags,
         reservations: stored.reservations.map(preference).transpose().map_err(id)?,
+        placement: stored.placement.map(placement).transpose().map_err(id)?,
     };
     Ok(CreateLaunchTemplate { name: stored.name, data, tags: stored.tags })
+}
+
+fn placement(stored: StoredPlacement) -> Result<LaunchPlacement, ParseIdError> {
+    Ok(LaunchPlacement { group: PlacementGroupId::parse(stored.group)?, partition: stored.partition })
 }
 
 fn preference(stored: StoredPreference) -> Result<ReservationPreference, ParseIdError> {
@@ -357,7 +397,13 @@ mod tests {
         let labels: BTreeMap<String, String> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
-        template(&setup, &status, &status.images[0].id, into.as_ref()).unwrap()
+        template(
+            &setup,
+            &status,
+            &status.images[0].id,
+            LaunchSite { reservation: into.as_ref(), placement: None },
+        )
+        .unwrap()
     }
 
     /// The template of a class whose manifest asks for such a volume, in a cluster that may use these owners'
@@ -380,7 +426,7 @@ mod tests {
             tenon_domain::manifest::node_class_from_value(&manifest).unwrap().settings.block_devices;
         let labels = BTreeMap::new();
         let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
-        template(&setup, &status, &status.images[0].id, None).unwrap()
+        template(&setup, &status, &status.images[0].id, LaunchSite::default()).unwrap()
     }
 
     /// The cluster's entry may have lost the allowance since the class was validated.
@@ -441,7 +487,7 @@ mod tests {
         change(&mut class);
         let labels = BTreeMap::new();
         let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
-        template(&setup, &status, &status.images[0].id, None).unwrap()
+        template(&setup, &status, &status.images[0].id, LaunchSite::default()).unwrap()
     }
 
     #[test]
@@ -509,6 +555,27 @@ mod tests {
         for template in [none, one] {
             assert_ne!(template.name, plain.name);
             assert_eq!(from_stored(&to_stored(&template)).unwrap(), template);
+        }
+    }
+
+    #[test]
+    fn a_template_names_its_placement_group_and_is_stored_as_before_without_one() {
+        let made = |placement: Option<LaunchPlacement>| {
+            let (registry, class, status) = (registry("prod"), class("default"), status("default"));
+            let labels = BTreeMap::new();
+            let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
+            let site = LaunchSite { reservation: None, placement: placement.as_ref() };
+            template(&setup, &status, &status.images[0].id, site).unwrap()
+        };
+        let placed = |partition| LaunchPlacement { group: "pg-1".parse().unwrap(), partition };
+        let plain = made(None);
+        assert!(!to_stored(&plain).contains("placement"), "{}", to_stored(&plain));
+        let (anywhere, second) = (made(Some(placed(None))), made(Some(placed(Some(2)))));
+        assert_eq!(second.data.placement, Some(placed(Some(2))));
+        let names = BTreeSet::from([&plain.name, &anywhere.name, &second.name]);
+        assert_eq!(names.len(), 3);
+        for made in [&plain, &anywhere, &second] {
+            assert_eq!(from_stored(&to_stored(made)).unwrap(), *made);
         }
     }
 

@@ -103,6 +103,7 @@ fn class(conditions: &[(ConditionType, ConditionStatus, ConditionReason, &str)])
         security_groups: vec![],
         images: vec![],
         reservations: ClassReservations::default(),
+        placement_group: None,
         instance_profile: None,
         conditions: conditions.iter().map(condition).collect(),
         resolved_at: EPOCH,

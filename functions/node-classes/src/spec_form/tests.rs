@@ -22,6 +22,7 @@ fn plain() -> Ec2NodeClass {
         security_group_selector: vec![],
         ami_selector: vec![],
         reservation_selector: vec![],
+        placement_group: None,
         settings: NodeSettings::default(),
         user_data: None,
         identity: NodeIdentity::Role("nodes".to_owned()),

@@ -1,6 +1,7 @@
 //! Launch templates, tags and terminations.
 
 use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
+use tenon_domain::placement::LaunchPlacement;
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InstanceState,
@@ -52,6 +53,7 @@ fn template() -> CreateLaunchTemplate {
             nested_virtualization: Some(NestedVirtualization::Enabled),
             network_interface_tags: tags("n"),
             reservations: Some(ReservationPreference::Only("cr-1".parse().unwrap())),
+            placement: Some(LaunchPlacement { group: "pg-1".parse().unwrap(), partition: Some(2) }),
         },
         tags: tags("k"),
     }
@@ -84,6 +86,8 @@ const EXPECTED: &[(&str, &str)] = &[
     ("LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit", "1"),
     ("LaunchTemplateData.MetadataOptions.HttpTokens", "required"),
     ("LaunchTemplateData.Monitoring.Enabled", "false"),
+    ("LaunchTemplateData.Placement.GroupId", "pg-1"),
+    ("LaunchTemplateData.Placement.PartitionNumber", "2"),
     ("LaunchTemplateData.SecurityGroupId.1", "sg-1"),
     ("LaunchTemplateData.TagSpecification.1.ResourceType", "network-interface"),
     ("LaunchTemplateData.TagSpecification.1.Tag.1.Key", "n"),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::api::node_class::{InstanceProfile, NodeIdentity, SubnetSelectorTerm};
+use crate::api::node_class::{InstanceProfile, NodeIdentity, PlacementGroupSelector, SubnetSelectorTerm};
 use crate::api::pod::{DoNotDisrupt, PodVolume};
 use crate::catalog::AmiFamily;
 use crate::catalog::settings::{ConnectionTracking, InterfaceType, NestedVirtualization};
@@ -364,19 +364,31 @@ spec:
 fn parts_that_nothing_acts_on_are_named() {
     let text = CLASS
         .replace("    - tags: {pipeline: golden}\n      owner: self", "    - alias: bottlerocket@latest")
-        .replace("  amiFamily: AL2023\n", "  placementGroupSelector: {name: near}\n")
+        .replace("  amiFamily: AL2023\n", "")
         .replace("maxPods: 58", "maxPods: \"vcpus * 10\"");
     let class = &read(&text).manifests.node_classes[0];
     assert_eq!(class.settings.ami_family, AmiFamily::Bottlerocket);
     assert_eq!(
         class.unsupported,
-        [
-            "spec.amiFamily",
-            "spec.amiSelectorTerms[0].alias",
-            "spec.kubelet.maxPods",
-            "spec.placementGroupSelector"
-        ]
+        ["spec.amiFamily", "spec.amiSelectorTerms[0].alias", "spec.kubelet.maxPods"]
     );
+}
+
+#[test]
+fn a_placement_group_is_selected_by_name_or_id() {
+    let check = |selector: &str, expected: PlacementGroupSelector| {
+        let text = CLASS.replace("  kubelet:", &format!("  placementGroupSelector: {selector}\n  kubelet:"));
+        let class = &read(&text).manifests.node_classes[0];
+        assert_eq!(class.placement_group, Some(expected));
+        assert!(class.unsupported.is_empty(), "{:?}", class.unsupported);
+    };
+    check("{name: near}", PlacementGroupSelector::Name("near".to_owned()));
+    check("{id: pg-12345}", PlacementGroupSelector::Id("pg-12345".parse().unwrap()));
+    for wrong in ["{}", "{name: ''}", "{id: sg-1}", "{name: near, id: pg-12345}"] {
+        let text = CLASS.replace("  kubelet:", &format!("  placementGroupSelector: {wrong}\n  kubelet:"));
+        let found = errors(&text);
+        assert!(found.iter().any(|error| error.contains("placementGroupSelector")), "{wrong}: {found:?}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use tenon_domain::Timestamp;
 use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
 use tenon_domain::id::{ImageId, SecurityGroupId};
+use tenon_domain::placement::LaunchPlacement;
 
 use super::{ReservationPreference, TagFilter, Tags};
 
@@ -128,6 +129,8 @@ pub struct LaunchTemplateData {
     pub network_interface_tags: Tags,
     /// Its preference for capacity reservations.
     pub reservations: Option<ReservationPreference>,
+    /// Its placement group.
+    pub placement: Option<LaunchPlacement>,
 }
 
 /// A request for a launch template.

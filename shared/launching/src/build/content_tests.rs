@@ -3,8 +3,11 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tenon_domain::catalog::OfferedReservation;
+use tenon_domain::catalog::facts::PlacementStrategy;
 use tenon_domain::id::NamespacedName;
+use tenon_domain::labels;
 use tenon_domain::launch::{CountedPod, PODS_PER_LAUNCH};
+use tenon_domain::placement::{LaunchPlacement, ResolvedPlacementGroup};
 use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::ReservationKind;
 use tenon_domain::taint::{Taint, TaintEffect};
@@ -87,6 +90,40 @@ fn a_kubelet_registers_with_the_labels_of_its_claim_its_pool_and_how_it_is_paid(
          karpenter.k8s.aws/capacity-reservation-type=default,karpenter.k8s.aws/ec2nodeclass=default,\
          karpenter.sh/capacity-type=reserved,karpenter.sh/do-not-sync-taints=true,karpenter.sh/nodepool=default"
     );
+}
+
+#[test]
+fn a_launch_names_its_classs_placement_group_and_a_required_partition() {
+    let check = |partition: Option<&str>, expected: Option<u32>, labels: &str| {
+        let name = NodeClassName::parse("default").unwrap();
+        let found = with_input(types(), |input| {
+            let mut ready = input.classes[&name].clone();
+            ready.status.placement_group = Some(ResolvedPlacementGroup {
+                id: "pg-1".parse().unwrap(),
+                name: "apart".to_owned(),
+                strategy: PlacementStrategy::Partition,
+                partitions: Some(3),
+            });
+            let classes = BTreeMap::from([(name.clone(), ready)]);
+            let input = LaunchInput { classes: &classes, ..input.clone() };
+            let mut claim = planned("default-a", &SMALL);
+            let required =
+                partition.map(|number| Requirement::one_of(labels::PLACEMENT_GROUP_PARTITION, [number]));
+            required.into_iter().for_each(|required| claim.requirements.add(required));
+            build(&input, &[claim], &LaunchCause::PendingPods)
+        });
+        let placed = LaunchPlacement { group: "pg-1".parse().unwrap(), partition: expected };
+        let launch = &found.launches[0];
+        assert_eq!(launch.launch.placement, Some(placed.clone()));
+        let (_, template) = &launch.templates[0];
+        assert_eq!(template.data.placement, Some(placed));
+        let text = STANDARD.decode(template.data.user_data.as_deref().unwrap()).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains(labels), "{text}");
+    };
+    check(None, None, "karpenter.k8s.aws/placement-group-id=pg-1,karpenter.sh/");
+    let both = "karpenter.k8s.aws/placement-group-id=pg-1,karpenter.k8s.aws/placement-group-partition=2";
+    check(Some("2"), Some(2), both);
 }
 
 #[test]

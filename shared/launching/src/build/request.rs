@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use tenon_domain::id::{ClientToken, ImageId, LaunchId};
 use tenon_domain::labels;
+use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::tags;
 use tenon_domain::taint::merge_taints;
@@ -20,7 +21,7 @@ use tenon_planning::provision::PlannedClaim;
 
 use super::{BuildError, LaunchInput};
 use crate::fleet::Fleet;
-use crate::template::{shared_tags, template};
+use crate::template::{LaunchSite, shared_tags, template};
 use crate::user_data::NodeSetup;
 
 /// The input of a launch's request.
@@ -47,7 +48,7 @@ pub(super) fn request(
     let mut templates = Vec::new();
     let mut launch_templates = Vec::new();
     for (image, overrides) in &fleet.overrides {
-        let template = template(&setup, &ready.status, image, fleet.reservation.as_ref())?;
+        let template = template(&setup, &ready.status, image, LaunchSite::of(fleet))?;
         launch_templates.push(FleetLaunchTemplate {
             name: template.name.clone(),
             version: "$Latest".to_owned(),
@@ -85,5 +86,7 @@ fn node_labels(claim: &PlannedClaim, fleet: &Fleet) -> BTreeMap<String, String> 
         .chain(fleet.reservation.iter().flat_map(LaunchedInto::labels))
         .map(|(key, value)| (key.to_owned(), value.to_owned())),
     );
+    let placed = fleet.placement.iter().flat_map(LaunchPlacement::labels);
+    labels.extend(placed.map(|(key, value)| (key.to_owned(), value)));
     labels
 }

@@ -2,6 +2,7 @@
 
 use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
 use tenon_domain::id::SecurityGroupId;
+use tenon_domain::placement::LaunchPlacement;
 use tenon_ec2::port::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InterfaceKind,
     LaunchTemplateData, MetadataTokens, Monitoring, NetworkInterfaceSpec, ReservationPreference, Tags,
@@ -109,7 +110,13 @@ fn data(form: &mut FormFields) -> Result<LaunchTemplateData, WireError> {
         nested_virtualization: form.structure("CpuOptions", cpu_options)?,
         network_interface_tags: tags_of(form, "network-interface")?,
         reservations: form.structure("CapacityReservationSpecification", reservations)?,
+        placement: form.structure("Placement", placement)?,
     })
+}
+
+fn placement(form: &mut FormFields) -> Result<LaunchPlacement, WireError> {
+    let group = form.parsed("GroupId")?.ok_or_else(|| missing("Placement.GroupId"))?;
+    Ok(LaunchPlacement { group, partition: form.parsed("PartitionNumber")? })
 }
 
 fn reservations(form: &mut FormFields) -> Result<ReservationPreference, WireError> {

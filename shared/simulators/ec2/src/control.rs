@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tenon_domain::Timestamp;
-use tenon_domain::id::{ImageId, InstanceId, InstanceType, ReservationId, SubnetId, Zone, ZoneId};
+use tenon_domain::id::{
+    ImageId, InstanceId, InstanceType, PlacementGroupId, ReservationId, SubnetId, Zone, ZoneId,
+};
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::zonal_shift::ShiftEnd;
 
 use super::records::{CallCount, InstanceRecord, LaunchRecord, RequestRecord};
 use super::{Call, CapacityPool, Fault, HealthEvent, NewImage, NotPossible, Quota, RegionTwin, TwinEvent};
 use tenon_ec2::port::{
-    CapacityReservation, ImageState, InstanceState, LaunchTemplateData, SecurityGroup, Subnet, Tags,
-    TargetCapacityType, VolumeSnapshot,
+    CapacityReservation, ImageState, InstanceState, LaunchTemplateData, PlacementGroup, SecurityGroup,
+    Subnet, Tags, TargetCapacityType, VolumeSnapshot,
 };
 
 /// Time and events.
@@ -114,6 +116,19 @@ impl RegionTwin {
     /// [`NotPossible`] for a subnet that doesn't exist.
     pub fn set_free_addresses(&self, id: &SubnetId, free: u32) -> Result<(), NotPossible> {
         self.with(|state| state.set_free_addresses(id, free))
+    }
+}
+
+/// Placement groups.
+impl RegionTwin {
+    /// Creates a placement group.
+    pub fn create_placement_group(&self, group: PlacementGroup) {
+        self.with(|state| state.placement_groups.insert(group.id.clone(), group));
+    }
+
+    /// Deletes a placement group. Its instances keep running.
+    pub fn delete_placement_group(&self, id: &PlacementGroupId) {
+        self.with(|state| state.placement_groups.remove(id));
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Real: instance types, offerings, on-demand prices of us-east-1 (used for every region), CreateFleet's rules, token
 //! buckets. Synthetic: spot prices, delays, ids. Not modelled: volumes, network interfaces beyond one address,
-//! placement groups, unusual kinds of capacity reservations, default VPCs, practice runs of zonal shifts.
+//! racks of placement groups, unusual kinds of capacity reservations, default VPCs, practice runs of zonal shifts.
 //!
 //! Invariant: everything follows from the seed, the clock and the order of calls.
 
@@ -20,6 +20,7 @@ mod fleet;
 mod images;
 mod instances;
 mod network;
+mod placement;
 mod prices;
 mod random;
 mod records;

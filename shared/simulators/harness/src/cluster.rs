@@ -183,6 +183,7 @@ impl Cluster {
             images: Seen::Holds(images.iter().map(image).collect()),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
             reservations: None,
+            placement_group: None,
             shifts: None,
             validation: Seen::Holds(()),
             unsupported: Vec::new(),

@@ -10,6 +10,7 @@ use tenon_domain::api::{Node, Pod};
 use tenon_domain::claim::{Claim, ClaimPhase};
 use tenon_domain::id::{ClaimName, NodePoolName};
 use tenon_domain::labels;
+use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::Taint;
@@ -95,6 +96,8 @@ impl<'a> ObservedCluster<'a> {
         );
         let reserved = instance.reservation.iter().flat_map(LaunchedInto::labels);
         node_labels.extend(reserved.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        let placed = instance.placement.iter().flat_map(LaunchPlacement::labels);
+        node_labels.extend(placed.map(|(key, value)| (key.to_owned(), value)));
         node_labels.extend(offering.map(|found| (labels::ZONE_ID.to_owned(), found.zone_id.to_string())));
         let mut existing = ExistingNode {
             name: claim.name.to_string(),

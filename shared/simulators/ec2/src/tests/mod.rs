@@ -20,6 +20,7 @@ use tenon_ec2::port::*;
 
 mod fleets;
 mod lists;
+mod placement;
 mod reservations;
 
 /// The twin's answers are ready at the first poll.
