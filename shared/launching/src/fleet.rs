@@ -17,6 +17,7 @@ use tenon_domain::class_status::{ClassStatus, ClassSubnet, image_for};
 use tenon_domain::id::{ImageId, InstanceType};
 use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::reservation::LaunchedInto;
+use tenon_domain::resources::ResourceName;
 use tenon_domain::unavailable::{
     MarkState, Marks, OfferingKey, RequestDigest, UnavailableKey, WantedOffering,
 };
@@ -93,12 +94,48 @@ pub struct Fleet {
     pub reservation: Option<LaunchedInto>,
     /// The placement group of the launch.
     pub placement: Option<LaunchPlacement>,
-    /// Overrides by image, cheapest first.
-    pub overrides: BTreeMap<ImageId, Vec<FleetOverride>>,
+    /// Overrides by template, cheapest first.
+    pub overrides: BTreeMap<TemplateKey, Vec<FleetOverride>>,
     /// The marks whose lease the launch takes.
     pub leases: BTreeSet<UnavailableKey>,
     /// Types among the overrides without a known price.
     pub unpriced: BTreeSet<InstanceType>,
+}
+
+/// What makes a launch template of a fleet differ from its others.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TemplateKey {
+    /// The image.
+    pub image: ImageId,
+    /// How many EFA interfaces the types have, if the claim requests any; a template's interfaces must fit its types.
+    pub efa_interfaces: u32,
+}
+
+/// Whether a claim's pods request Elastic Fabric Adapters. Without a request its instances are launched with none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EfaRequest {
+    /// They do.
+    Some,
+    /// They don't.
+    None,
+}
+
+impl EfaRequest {
+    /// The request of a claim.
+    pub(crate) fn of(claim: &PlannedClaim) -> Self {
+        if claim.requests.get(&ResourceName::EFA).is_zero() { Self::None } else { Self::Some }
+    }
+
+    /// How many EFA interfaces an instance of the type is launched with: all that it has.
+    fn interfaces(self, option: &InstanceTypeOption) -> u32 {
+        match self {
+            Self::Some => {
+                let all = option.capacity.get(&ResourceName::EFA).value_ceil();
+                u32::try_from(all).unwrap_or(0)
+            }
+            Self::None => 0,
+        }
+    }
 }
 
 /// The fleet for a claim.
@@ -130,8 +167,16 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
         leases: BTreeSet::new(),
         unpriced: BTreeSet::new(),
     };
-    let mut choosing =
-        Choosing { input, most, types: BTreeSet::new(), count: 0, is_cut: false, left: None, fleet };
+    let mut choosing = Choosing {
+        input,
+        efa: EfaRequest::of(claim),
+        most,
+        types: BTreeSet::new(),
+        count: 0,
+        is_cut: false,
+        left: None,
+        fleet,
+    };
     let subnets = subnets(input);
     offerings.retain(|offering| subnets.contains_key(offering.zone.as_str()));
     let mut of_all = Flexibility::new(&claim.requirements, input.types);
@@ -156,6 +201,8 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
 /// A fleet in the making.
 struct Choosing<'a> {
     input: FleetInput<'a>,
+    /// Whether the claim requests EFA interfaces.
+    efa: EfaRequest,
     /// How many leases its launch may take.
     most: usize,
     types: BTreeSet<InstanceType>,
@@ -204,7 +251,8 @@ impl Choosing<'_> {
 
     fn add(&mut self, offering: &UsableOffering, subnet: &ClassSubnet) {
         let name = &offering.instance_type;
-        let Some(facts) = find_option(self.input.types, name).map(|option| &*option.facts) else { return };
+        let Some(option) = find_option(self.input.types, name) else { return };
+        let facts = &*option.facts;
         let Some(image) = image_for(&self.input.status.images, facts) else { return };
         let full = !self.types.contains(name) && self.types.len() == TYPES_PER_FLEET;
         if full || self.count == OVERRIDES_PER_FLEET {
@@ -234,7 +282,8 @@ impl Choosing<'_> {
         if offering.price.is_none() {
             self.fleet.unpriced.insert(name.clone());
         }
-        self.fleet.overrides.entry(image.id.clone()).or_default().push(FleetOverride {
+        let key = TemplateKey { image: image.id.clone(), efa_interfaces: self.efa.interfaces(option) };
+        self.fleet.overrides.entry(key).or_default().push(FleetOverride {
             instance_type: name.clone(),
             subnet: Some(subnet.id.clone()),
             zone: Some(offering.zone.clone()),
@@ -380,7 +429,8 @@ mod tests {
             now,
         };
         let text = fleet(claim, input).ok().map(|fleet| {
-            let overrides = fleet.overrides.iter().flat_map(|(image, overrides)| {
+            let overrides = fleet.overrides.iter().flat_map(|(key, overrides)| {
+                let image = &key.image;
                 overrides
                     .iter()
                     .map(move |o| format!("{image}: {} {}", o.instance_type, o.subnet.as_ref().unwrap()))

@@ -10,13 +10,24 @@ use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::catalog::settings::{ConnectionTracking, InterfaceType, NetworkInterface};
 use tenon_ec2::port::{InterfaceKind, NetworkInterfaceSpec};
 
-/// The interfaces of a class's instances: those of `networkInterfaces`; otherwise the primary one, if the class says
-/// anything of it.
-pub(crate) fn interfaces(class: &Ec2NodeClass) -> Vec<NetworkInterfaceSpec> {
+/// The interfaces of a class's instances: those of `networkInterfaces`; otherwise the launch's EFA interfaces, one on
+/// each network card; otherwise the primary one, if the class says anything of it.
+pub(crate) fn interfaces(class: &Ec2NodeClass, efa: u32) -> Vec<NetworkInterfaceSpec> {
     let primary = primary(class);
     let own = &class.settings.network_interfaces;
     if !own.is_empty() {
         return own.iter().map(|interface| of_class(interface, primary)).collect();
+    }
+    if efa > 0 {
+        // The device of the first card is the primary interface.
+        let on_card = |card: u32| NetworkInterfaceSpec {
+            card: Some(card),
+            device: u32::from(card > 0),
+            kind: Some(InterfaceKind::Efa),
+            delete_on_termination: Some(true),
+            ..primary
+        };
+        return (0..efa).map(on_card).collect();
     }
     if primary == NetworkInterfaceSpec::default() { Vec::new() } else { vec![primary] }
 }
@@ -159,11 +170,15 @@ mod tests {
         udp_timeout_seconds: Some(45),
     };
 
-    /// Also that the stored form reads back.
     fn check(change: impl FnOnce(&mut Ec2NodeClass), expected: &[NetworkInterfaceSpec]) {
+        check_efa(0, change, expected);
+    }
+
+    /// Also that the stored form reads back.
+    fn check_efa(efa: u32, change: impl FnOnce(&mut Ec2NodeClass), expected: &[NetworkInterfaceSpec]) {
         let mut class = class("default");
         change(&mut class);
-        let made = interfaces(&class);
+        let made = interfaces(&class, efa);
         assert_eq!(made, expected);
         let stored: Vec<StoredInterface> = made.iter().copied().map(StoredInterface::from).collect();
         let text = serde_json::to_string(&stored).unwrap();
@@ -229,6 +244,33 @@ mod tests {
             },
             &[with_addresses, NetworkInterfaceSpec { device: 1, ..with_addresses }, efa_only],
         );
+    }
+
+    #[test]
+    fn a_launch_for_efa_has_one_on_each_card_unless_the_class_names_its_interfaces() {
+        let efa = |card, device| NetworkInterfaceSpec {
+            card: Some(card),
+            device,
+            kind: Some(InterfaceKind::Efa),
+            ipv4_prefix_count: Some(2),
+            delete_on_termination: Some(true),
+            ..NetworkInterfaceSpec::default()
+        };
+        let prefixes = |class: &mut Ec2NodeClass| class.ip_prefix_count = Some(2);
+        check_efa(1, prefixes, &[efa(0, 0)]);
+        check_efa(3, prefixes, &[efa(0, 0), efa(1, 1), efa(2, 1)]);
+        let own = NetworkInterface {
+            network_card_index: 0,
+            device_index: 0,
+            interface_type: InterfaceType::Interface,
+        };
+        let named = NetworkInterfaceSpec {
+            card: Some(0),
+            kind: Some(InterfaceKind::Interface),
+            delete_on_termination: Some(true),
+            ..NetworkInterfaceSpec::default()
+        };
+        check_efa(3, |class| class.settings.network_interfaces = vec![own], &[named]);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use tenon_ec2::port::{
     LaunchTemplateData, MetadataTokens, Monitoring, ReservationPreference, Tags,
 };
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, TemplateKey};
 use crate::interfaces::{StoredInterface, interfaces, primary_alone, restored};
 use crate::user_data::{NodeSetup, UserDataError, user_data};
 
@@ -36,20 +36,26 @@ const NAME_DIGITS: usize = 24;
 /// The version of the stored form that is written.
 const VERSION: u32 = 1;
 
-/// Where in EC2 a launch's instances are.
+/// What a launch decides of its instances, besides their image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LaunchSite<'a> {
     /// The capacity reservation.
     pub reservation: Option<&'a LaunchedInto>,
     /// The placement group.
     pub placement: Option<&'a LaunchPlacement>,
+    /// How many EFA interfaces each instance has, unless the class names its interfaces.
+    pub efa_interfaces: u32,
 }
 
 impl<'a> LaunchSite<'a> {
-    /// The site of a fleet.
+    /// The site of a fleet's instances of one template.
     #[must_use]
-    pub const fn of(fleet: &'a Fleet) -> Self {
-        Self { reservation: fleet.reservation.as_ref(), placement: fleet.placement.as_ref() }
+    pub const fn of(fleet: &'a Fleet, key: &TemplateKey) -> Self {
+        Self {
+            reservation: fleet.reservation.as_ref(),
+            placement: fleet.placement.as_ref(),
+            efa_interfaces: key.efa_interfaces,
+        }
     }
 }
 
@@ -86,7 +92,7 @@ pub fn template(
             },
         }),
         monitoring: class.detailed_monitoring.then_some(Monitoring::Detailed),
-        network_interfaces: interfaces(class),
+        network_interfaces: interfaces(class, site.efa_interfaces),
         nested_virtualization: class.settings.nested_virtualization,
         network_interface_tags: tags.clone(),
         reservations: ReservedCapacity::behind(registry.gates).map(|_| {
@@ -401,7 +407,7 @@ mod tests {
             &setup,
             &status,
             &status.images[0].id,
-            LaunchSite { reservation: into.as_ref(), placement: None },
+            LaunchSite { reservation: into.as_ref(), ..LaunchSite::default() },
         )
         .unwrap()
     }
@@ -564,7 +570,7 @@ mod tests {
             let (registry, class, status) = (registry("prod"), class("default"), status("default"));
             let labels = BTreeMap::new();
             let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
-            let site = LaunchSite { reservation: None, placement: placement.as_ref() };
+            let site = LaunchSite { placement: placement.as_ref(), ..LaunchSite::default() };
             template(&setup, &status, &status.images[0].id, site).unwrap()
         };
         let placed = |partition| LaunchPlacement { group: "pg-1".parse().unwrap(), partition };

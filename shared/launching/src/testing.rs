@@ -99,6 +99,11 @@ pub(crate) fn many_types() -> Vec<tenon_domain::catalog::InstanceTypeOption> {
     types_where(|name| families.iter().any(|family| name.starts_with(family)) && !name.contains("metal"))
 }
 
+/// Two types with one and with two EFA interfaces, by name.
+pub(crate) fn efa_types() -> Vec<tenon_domain::catalog::InstanceTypeOption> {
+    types_where(|name| ["c5n.18xlarge", "c6in.32xlarge"].contains(&name))
+}
+
 fn types_where(wanted: impl Fn(&str) -> bool) -> Vec<tenon_domain::catalog::InstanceTypeOption> {
     use std::sync::Arc;
     use tenon_domain::catalog::describe::facts;

@@ -8,15 +8,17 @@ use tenon_domain::id::NamespacedName;
 use tenon_domain::labels;
 use tenon_domain::launch::{CountedPod, PODS_PER_LAUNCH};
 use tenon_domain::placement::{LaunchPlacement, ResolvedPlacementGroup};
+use tenon_domain::quantity::Quantity;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::ReservationKind;
+use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::{Taint, TaintEffect};
 use tenon_state::step::Change;
 use tenon_table::items::keys;
 
 use super::tests::{built, with_input};
 use super::*;
-use crate::testing::{mark, planned, types};
+use crate::testing::{efa_types, mark, planned, types};
 
 /// The cheapest way to have a node of these tests.
 const SMALL: [&str; 1] = ["m5.large a on-demand 0.1"];
@@ -58,6 +60,9 @@ fn claims_whose_nodes_differ_in_anything_share_no_launch() {
     check("labels", |claim| claim.labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]));
     check("taints", |claim| claim.taints = vec![Taint::new("dedicated", TaintEffect::NoSchedule)]);
     check("start-up taints", |claim| claim.startup_taints = vec![Taint::new("cni", TaintEffect::NoExecute)]);
+    check("EFA", |claim| {
+        claim.requests = ResourceList::new().with(ResourceName::EFA, Quantity::from_integer(1))
+    });
     check("offerings", |claim| claim.offerings[0].price = None);
 }
 
@@ -90,6 +95,19 @@ fn a_kubelet_registers_with_the_labels_of_its_claim_its_pool_and_how_it_is_paid(
          karpenter.k8s.aws/capacity-reservation-type=default,karpenter.k8s.aws/ec2nodeclass=default,\
          karpenter.sh/capacity-type=reserved,karpenter.sh/do-not-sync-taints=true,karpenter.sh/nodepool=default"
     );
+}
+
+#[test]
+fn pods_that_request_efa_have_a_template_for_each_number_of_interfaces() {
+    let offerings = ["c5n.18xlarge a on-demand 3.9", "c6in.32xlarge a on-demand 7.3"];
+    let interfaces = |requests: ResourceList| -> Vec<usize> {
+        let claim = PlannedClaim { requests, ..planned("default-a", &offerings) };
+        let found = with_input(efa_types(), |input| build(input, &[claim], &LaunchCause::PendingPods));
+        let templates = found.launches[0].templates.iter();
+        templates.map(|(_, template)| template.data.network_interfaces.len()).collect()
+    };
+    assert_eq!(interfaces(ResourceList::new()), [0]);
+    assert_eq!(interfaces(ResourceList::new().with(ResourceName::EFA, Quantity::from_integer(1))), [1, 2]);
 }
 
 #[test]

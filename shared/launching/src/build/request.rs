@@ -47,14 +47,14 @@ pub(super) fn request(
     let setup = NodeSetup { registry: input.registry, class: &ready.class, labels: &labels, taints: &taints };
     let mut templates = Vec::new();
     let mut launch_templates = Vec::new();
-    for (image, overrides) in &fleet.overrides {
-        let template = template(&setup, &ready.status, image, LaunchSite::of(fleet))?;
+    for (key, overrides) in &fleet.overrides {
+        let template = template(&setup, &ready.status, &key.image, LaunchSite::of(fleet, key))?;
         launch_templates.push(FleetLaunchTemplate {
             name: template.name.clone(),
             version: "$Latest".to_owned(),
             overrides: overrides.clone(),
         });
-        templates.push((image.clone(), template));
+        templates.push((key.image.clone(), template));
     }
     let mut tagged = shared_tags(&setup);
     tagged.insert(labels::NODEPOOL.to_owned(), claim.pool.to_string());

@@ -70,7 +70,7 @@ impl<'a> ObservedCluster<'a> {
         }
     }
 
-    fn class(&self, pool: &NodePool) -> Option<&'a Ec2NodeClass> {
+    pub(super) fn class(&self, pool: &NodePool) -> Option<&'a Ec2NodeClass> {
         let wanted = &pool.template.node_class;
         let ours = wanted.group == labels::PROVIDER_DOMAIN && wanted.kind == "EC2NodeClass";
         self.snapshot.node_classes.iter().find(|class| ours && class.name == wanted.name)

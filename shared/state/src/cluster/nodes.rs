@@ -7,12 +7,14 @@ use std::collections::BTreeSet;
 
 use tenon_domain::api::node::Schedulable;
 use tenon_domain::api::{Node, Pod};
+use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::claim::{Claim, ClaimPhase};
 use tenon_domain::id::{ClaimName, NodePoolName};
 use tenon_domain::labels;
 use tenon_domain::placement::LaunchPlacement;
+use tenon_domain::quantity::Quantity;
 use tenon_domain::reservation::LaunchedInto;
-use tenon_domain::resources::ResourceList;
+use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::Taint;
 use tenon_planning::provision::{ExistingNode, NodeKind};
 
@@ -55,7 +57,8 @@ impl<'a> ObservedCluster<'a> {
         let mut allocatable = node.allocatable.clone();
         if let (NodeKind::Starting, Some(option)) = (kind, claim.and_then(|claim| self.option(claim))) {
             // Resources that a starting kubelet doesn't report yet.
-            for (name, quantity) in option.allocatable.iter() {
+            let of_claim = claim.map_or_else(ResourceList::new, |claim| self.allocatable(claim, option));
+            for (name, quantity) in of_claim.iter() {
                 if allocatable.get(name).is_zero() {
                     allocatable.insert(name.clone(), quantity);
                 }
@@ -78,6 +81,19 @@ impl<'a> ObservedCluster<'a> {
             existing.take(self.counted_on(&claim.name));
         }
         existing
+    }
+
+    /// The allocatable of a type as the claim's launch has it: with EFA interfaces only if its pods requested some, or
+    /// its class names them.
+    fn allocatable(&self, claim: &Claim, option: &InstanceTypeOption) -> ResourceList {
+        let mut allocatable = option.allocatable.clone();
+        let class = self.pool(claim).and_then(|pool| self.class(pool));
+        let named = class.is_some_and(|class| !class.settings.network_interfaces.is_empty());
+        let requested = !claim.requests.get(&ResourceName::EFA).is_zero();
+        if !named && !requested && allocatable.contains(&ResourceName::EFA) {
+            allocatable.insert(ResourceName::EFA, Quantity::ZERO);
+        }
+        allocatable
     }
 
     fn in_flight(&self, claim: &Claim) -> Option<ExistingNode> {
@@ -104,7 +120,7 @@ impl<'a> ObservedCluster<'a> {
             kind: NodeKind::InFlight,
             labels: node_labels,
             taints: pool.template.taints.clone(),
-            allocatable: option.allocatable.clone(),
+            allocatable: self.allocatable(claim, option),
             used: ResourceList::new(),
             daemon_used: ResourceList::new(),
             host_ports: BTreeSet::new(),
