@@ -7,6 +7,7 @@ use tenon_domain::api::node_class::{
     ReservationSelectorTerm, SecurityGroupSelectorTerm, SubnetSelectorTerm, is_restricted_tag,
 };
 use tenon_domain::catalog::AmiFamily;
+use tenon_domain::catalog::settings::KubeletProblem;
 use tenon_domain::class_status::{ConditionReason, Seen};
 use tenon_domain::registry::Registry;
 use tenon_domain::tags;
@@ -129,6 +130,17 @@ pub fn validate(class: &Ec2NodeClass, registry: &Registry) -> Seen<()> {
     if let Some(tag) = class.tags.keys().find(reserved) {
         let message = format!("`spec.tags` has `{tag}`, a tag that Tenon sets itself: remove it");
         return Seen::Refused { reason: ConditionReason::TagValidationFailed, message };
+    }
+    match &class.settings.kubelet.problem {
+        Some(KubeletProblem::Invalid(message)) => {
+            let reason = ConditionReason::InvalidKubeletConfiguration;
+            return Seen::Refused { reason, message: message.clone() };
+        }
+        Some(KubeletProblem::Unsupported(message)) => {
+            let reason = ConditionReason::UnsupportedKubeletConfiguration;
+            return Seen::Refused { reason, message: message.clone() };
+        }
+        None => {}
     }
     let bytes = class.user_data.as_ref().map_or(0, String::len);
     if bytes > USER_DATA_BYTES {

@@ -188,7 +188,16 @@ fn build_one(
         LaunchCause::PendingPods => FleetPurpose::PendingPods,
         LaunchCause::Replacement(_) => FleetPurpose::Replacement,
     };
-    let of_fleet = FleetInput { status, types, marks: input.marks, requests, taken, purpose, now: input.now };
+    let of_fleet = FleetInput {
+        status,
+        family: ready.class.settings.ami_family,
+        types,
+        marks: input.marks,
+        requests,
+        taken,
+        purpose,
+        now: input.now,
+    };
     let fleet = fleet(first, of_fleet).map_err(|why| match why {
         NoFleet::NoOverride => BuildError::NoOverride,
         NoFleet::Taken => BuildError::Taken,

@@ -2,8 +2,8 @@
 //!
 //! Decides the CreateFleet request from the offerings that a plan allows, and the marks whose lease the launch must
 //! hold. It doesn't decide which nodes are needed. Invariants: a fleet has one capacity type; it has the cheapest
-//! overrides, of at most [`TYPES_PER_FLEET`] types and at most [`OVERRIDES_PER_FLEET`] in number; it asks for a
-//! marked offering only under the leases of all the offering's marks.
+//! overrides, of at most [`TYPES_PER_FLEET`] types and at most [`OVERRIDES_PER_FLEET`] in number, under at most
+//! [`TEMPLATES_PER_FLEET`] templates; it asks for a marked offering only under the leases of all the offering's marks.
 //!
 //! Source: aws/karpenter-provider-aws `pkg/providers/instance/instance.go`, `filter/filter.go`.
 
@@ -12,7 +12,7 @@ use tenon_domain::catalog::find_option;
 
 use jiff::Timestamp;
 use tenon_domain::catalog::facts::InstanceTypeFacts;
-use tenon_domain::catalog::{CapacityType, InstanceTypeOption, PriceRank};
+use tenon_domain::catalog::{AmiFamily, CapacityType, InstanceTypeOption, PriceRank};
 use tenon_domain::class_status::{ClassStatus, ClassSubnet, image_for};
 use tenon_domain::id::{ImageId, InstanceType};
 use tenon_domain::placement::LaunchPlacement;
@@ -31,9 +31,12 @@ use crate::min_values::{Flexibility, MinValuesLost};
 pub const TYPES_PER_FLEET: usize = 60;
 /// EC2's limit on launch specifications of an instant fleet.
 pub const OVERRIDES_PER_FLEET: usize = 300;
+/// The most templates of a fleet: with 20 claims, their records and 16 leases they still fit into one
+/// transaction. EC2 takes 50 (`LaunchTemplateConfigs` of CreateFleet).
+pub const TEMPLATES_PER_FLEET: usize = 20;
 
 /// The most leases of a launch that also has unmarked offerings: each is an item of the launch's commit.
-const LEASES_ALONG: usize = 16;
+pub(crate) const LEASES_ALONG: usize = 16;
 /// The most leases of a launch of one claim with nothing but probes.
 const LEASES_ALONE: usize = 64;
 
@@ -42,6 +45,8 @@ const LEASES_ALONE: usize = 64;
 pub struct FleetInput<'a> {
     /// The class's status.
     pub status: &'a ClassStatus,
+    /// The class's AMI family.
+    pub family: AmiFamily,
     /// The types of the claim's pool, by name.
     pub types: &'a [InstanceTypeOption],
     /// The region's marks: capacity that EC2 refused.
@@ -102,11 +107,14 @@ pub struct Fleet {
     pub unpriced: BTreeSet<InstanceType>,
 }
 
-/// What makes a launch template of a fleet differ from its others.
+/// What makes a launch template of a fleet differ from its others. A kubelet is told the pods that the plan counted on,
+/// so types with different pod counts have a template each, as with the peer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TemplateKey {
     /// The image.
     pub image: ImageId,
+    /// The pods that the plan counted on; `None` for a Custom image, whose kubelet isn't told.
+    pub max_pods: Option<u32>,
     /// How many EFA interfaces the types have, if the claim requests any; a template's interfaces must fit its types.
     pub efa_interfaces: u32,
 }
@@ -115,25 +123,25 @@ pub struct TemplateKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EfaRequest {
     /// They do.
-    Some,
+    Requested,
     /// They don't.
-    None,
+    NotRequested,
 }
 
 impl EfaRequest {
     /// The request of a claim.
     pub(crate) fn of(claim: &PlannedClaim) -> Self {
-        if claim.requests.get(&ResourceName::EFA).is_zero() { Self::None } else { Self::Some }
+        if claim.requests.get(&ResourceName::EFA).is_zero() { Self::NotRequested } else { Self::Requested }
     }
 
     /// How many EFA interfaces an instance of the type is launched with: all that it has.
     fn interfaces(self, option: &InstanceTypeOption) -> u32 {
         match self {
-            Self::Some => {
+            Self::Requested => {
                 let all = option.capacity.get(&ResourceName::EFA).value_ceil();
                 u32::try_from(all).unwrap_or(0)
             }
-            Self::None => 0,
+            Self::NotRequested => 0,
         }
     }
 }
@@ -249,13 +257,25 @@ impl Choosing<'_> {
         }
     }
 
+    /// Whether an override of the type, under the template, is one too many.
+    fn is_full(&self, name: &InstanceType, key: &TemplateKey) -> bool {
+        let templates = &self.fleet.overrides;
+        (!self.types.contains(name) && self.types.len() == TYPES_PER_FLEET)
+            || (!templates.contains_key(key) && templates.len() == TEMPLATES_PER_FLEET)
+            || self.count == OVERRIDES_PER_FLEET
+    }
+
     fn add(&mut self, offering: &UsableOffering, subnet: &ClassSubnet) {
         let name = &offering.instance_type;
         let Some(option) = find_option(self.input.types, name) else { return };
         let facts = &*option.facts;
         let Some(image) = image_for(&self.input.status.images, facts) else { return };
-        let full = !self.types.contains(name) && self.types.len() == TYPES_PER_FLEET;
-        if full || self.count == OVERRIDES_PER_FLEET {
+        let key = TemplateKey {
+            image: image.id.clone(),
+            max_pods: max_pods(self.input.family, option),
+            efa_interfaces: self.efa.interfaces(option),
+        };
+        if self.is_full(name, &key) {
             self.is_cut = true;
             return;
         }
@@ -282,7 +302,6 @@ impl Choosing<'_> {
         if offering.price.is_none() {
             self.fleet.unpriced.insert(name.clone());
         }
-        let key = TemplateKey { image: image.id.clone(), efa_interfaces: self.efa.interfaces(option) };
         self.fleet.overrides.entry(key).or_default().push(FleetOverride {
             instance_type: name.clone(),
             subnet: Some(subnet.id.clone()),
@@ -290,6 +309,19 @@ impl Choosing<'_> {
             image: Some(image.id.clone()),
             priority: None,
         });
+    }
+}
+
+/// The pods that the plan counted on for a type, which its kubelet is told.
+fn max_pods(family: AmiFamily, option: &InstanceTypeOption) -> Option<u32> {
+    match family {
+        AmiFamily::Custom => None,
+        AmiFamily::Al2
+        | AmiFamily::Al2023
+        | AmiFamily::Bottlerocket
+        | AmiFamily::Windows2019
+        | AmiFamily::Windows2022
+        | AmiFamily::Windows2025 => u32::try_from(option.capacity.get(&ResourceName::PODS).value_ceil()).ok(),
     }
 }
 
@@ -421,6 +453,7 @@ mod tests {
         let requests = Requests { digests: &[], whole: std::slice::from_ref(&whole) };
         let input = FleetInput {
             status: &status,
+            family: AmiFamily::Al2023,
             types: &types,
             marks: &marks,
             requests,

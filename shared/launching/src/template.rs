@@ -71,6 +71,8 @@ pub fn template(
     site: LaunchSite<'_>,
 ) -> Result<CreateLaunchTemplate, UserDataError> {
     let (registry, class) = (setup.registry, setup.class);
+    let named = status.images.iter().find(|known| known.id == *image);
+    let image_name = named.map_or("", |known| known.name.as_str());
     let metadata = &class.metadata_options;
     let tags = shared_tags(setup);
     let data = LaunchTemplateData {
@@ -80,7 +82,7 @@ pub fn template(
             node_class::InstanceProfile::Name(name) => InstanceProfileSpec::Name(name.clone()),
             node_class::InstanceProfile::Arn(arn) => InstanceProfileSpec::Arn(arn.clone()),
         }),
-        user_data: user_data(setup)?.map(|text| STANDARD.encode(text)),
+        user_data: user_data(setup, image_name)?.map(|text| STANDARD.encode(text)),
         block_devices: block_devices(&class.settings, &registry.allowed),
         metadata_options: Some(InstanceMetadataOptions {
             http_endpoint: metadata.http_endpoint.clone(),
@@ -402,14 +404,15 @@ mod tests {
         let into = reservation.map(|text| LaunchedInto { id: id(text), kind: ReservationKind::Default });
         let labels: BTreeMap<String, String> =
             labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
-        template(
-            &setup,
-            &status,
-            &status.images[0].id,
-            LaunchSite { reservation: into.as_ref(), ..LaunchSite::default() },
-        )
-        .unwrap()
+        let setup = NodeSetup {
+            registry: &registry,
+            class: &class,
+            labels: &labels,
+            taints: &[],
+            max_pods: Some(29),
+        };
+        let site = LaunchSite { reservation: into.as_ref(), ..LaunchSite::default() };
+        template(&setup, &status, &status.images[0].id, site).unwrap()
     }
 
     /// The template of a class whose manifest asks for such a volume, in a cluster that may use these owners'
@@ -431,7 +434,13 @@ mod tests {
         class.settings.block_devices =
             tenon_domain::manifest::node_class_from_value(&manifest).unwrap().settings.block_devices;
         let labels = BTreeMap::new();
-        let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
+        let setup = NodeSetup {
+            registry: &registry,
+            class: &class,
+            labels: &labels,
+            taints: &[],
+            max_pods: Some(29),
+        };
         template(&setup, &status, &status.images[0].id, LaunchSite::default()).unwrap()
     }
 
@@ -492,7 +501,13 @@ mod tests {
         let (registry, mut class, status) = (registry("prod"), class("default"), status("default"));
         change(&mut class);
         let labels = BTreeMap::new();
-        let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
+        let setup = NodeSetup {
+            registry: &registry,
+            class: &class,
+            labels: &labels,
+            taints: &[],
+            max_pods: Some(29),
+        };
         template(&setup, &status, &status.images[0].id, LaunchSite::default()).unwrap()
     }
 
@@ -569,7 +584,13 @@ mod tests {
         let made = |placement: Option<LaunchPlacement>| {
             let (registry, class, status) = (registry("prod"), class("default"), status("default"));
             let labels = BTreeMap::new();
-            let setup = NodeSetup { registry: &registry, class: &class, labels: &labels, taints: &[] };
+            let setup = NodeSetup {
+                registry: &registry,
+                class: &class,
+                labels: &labels,
+                taints: &[],
+                max_pods: Some(29),
+            };
             let site = LaunchSite { placement: placement.as_ref(), ..LaunchSite::default() };
             template(&setup, &status, &status.images[0].id, site).unwrap()
         };

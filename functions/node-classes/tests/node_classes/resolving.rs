@@ -262,6 +262,23 @@ fn reserved_tags_fail_the_validation() {
 }
 
 #[test]
+fn kubelet_settings_that_no_node_can_have_fail_the_validation() {
+    let check_kubelet = |spec: serde_json::Value, reason: &str, message: &str| {
+        check(allowances(), spec, &format!("ValidationSucceeded=False {reason}"), message);
+    };
+    check_kubelet(
+        json!({"kubelet": {"cpuManagerPolicies": "static"}}),
+        "InvalidKubeletConfiguration",
+        "did you mean `cpuManagerPolicy`?",
+    );
+    check_kubelet(
+        json!({"amiFamily": "Bottlerocket", "kubelet": {"cpuManagerPolicy": "static"}}),
+        "UnsupportedKubeletConfiguration",
+        "AMI family `Bottlerocket` doesn't pass this field on to the kubelet",
+    );
+}
+
+#[test]
 fn free_addresses_alone_wake_nobody() {
     let running = running(allowances());
     running.world.ec2.add_image(image("nodes-1"));

@@ -199,6 +199,17 @@ pub struct KubeletConfiguration {
     /// The whole of `spec.kubelet`, as compact JSON with sorted keys, for user data and the drift hash; `None`
     /// without `spec.kubelet`.
     pub document: Option<String>,
+    /// Why no node can have these settings; only of a class that an API server accepted.
+    pub problem: Option<KubeletProblem>,
+}
+
+/// What is wrong with `spec.kubelet`, in sentences.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KubeletProblem {
+    /// Fields are unknown or malformed, or contradict each other.
+    Invalid(String),
+    /// The AMI family's kubelet isn't told these fields.
+    Unsupported(String),
 }
 
 /// Resources set aside; a key that is absent isn't set.

@@ -4,6 +4,9 @@
 //! `pkg/apis/v1/kubeletconfiguration.go`). Other fields are the kubelet's own: they reach the node unchanged, and only
 //! AMI families that pass them on may have them. Expressions (`maxPods: "vcpus * 10"`) are accepted and reported as
 //! unsupported.
+//!
+//! A wrong field of a file is an error. An API server accepts any field of `spec.kubelet`, so a stored class is read
+//! with its [`KubeletProblem`], and becomes not ready with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +14,14 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde_json::Value;
 
-use super::decode::{At, KeepUnknown, Place, quoted, reread, told};
+use super::decode::{At, KeepUnknown, ManifestContext, ManifestSource, Place, quoted, reread, told};
 use super::duration;
+use super::error::ObjectProblem;
 use super::fields::{MOST, Positive, integer, one_of, within};
-use crate::catalog::settings::{AmiFamily, EvictionThreshold, KubeletConfiguration, Reserved};
+use super::kubelet_fields::{KUBELETS_OWN, KubeletField};
+use crate::catalog::settings::{
+    AmiFamily, EvictionThreshold, KubeletConfiguration, KubeletProblem, Reserved,
+};
 use crate::requirement::hints::nearest;
 
 /// Fields that Karpenter interprets.
@@ -32,6 +39,8 @@ const KNOWN: [&str; 12] = [
     "imageGCLowThresholdPercent",
     "cpuCFSQuota",
 ];
+/// The most errors that a condition's message spells out.
+const MOST_TOLD: usize = 3;
 const RESERVED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 const SIGNALS: [&str; 6] = [
     "memory.available",
@@ -148,23 +157,21 @@ pub(super) fn read_kubelet(
     family: AmiFamily,
     unsupported: &mut Vec<String>,
 ) -> KubeletConfiguration {
-    let Some(KeepUnknown(written)) = at.read::<KeepUnknown<KubeletFields>>() else {
-        return KubeletConfiguration::default();
+    let (place, context) = (&at.place, at.place.context());
+    let document = Some(at.value.to_string());
+    let before = context.errors();
+    let written = at.read::<KeepUnknown<KubeletFields>>().map(|KeepUnknown(written)| written);
+    if let Some(written) = &written {
+        check_fields(at);
+        check_soft(written, place);
+        check_image_gc(written, place);
+    }
+    let invalid = problem_since(context, before).map(KubeletProblem::Invalid);
+    let Some(written) = written else {
+        return KubeletConfiguration { document, problem: invalid, ..KubeletConfiguration::default() };
     };
-    let place = &at.place;
-    check_fields(at, family);
-    if written.cluster_dns.len() > 1 && !passes_on(family) {
-        place.key("clusterDNS").error(format!("AMI family `{family}` takes one address"), "keep one");
-    }
-    check_soft(&written, place);
-    if let (Some(high), Some(low)) = (written.image_gc_high, written.image_gc_low)
-        && high <= low
-    {
-        place.key("imageGCHighThresholdPercent").error(
-            "`imageGCHighThresholdPercent` must be above `imageGCLowThresholdPercent`",
-            format!("write more than {low}"),
-        );
-    }
+    check_family(at, &written, family);
+    let not_told = problem_since(context, before).map(KubeletProblem::Unsupported);
     let max_pods = match written.max_pods {
         Some(OrExpression::Value(PodCount(count))) => Some(count),
         Some(OrExpression::Expression) => {
@@ -182,31 +189,87 @@ pub(super) fn read_kubelet(
         eviction_memory: of("memory.available"),
         eviction_nodefs: of("nodefs.available"),
         cluster_dns: written.cluster_dns,
-        document: Some(at.value.to_string()),
+        document,
+        problem: invalid.or(not_told),
     }
+}
+
+/// The errors of a stored object since there were so many, in sentences; they no longer make the object unreadable.
+/// Those of a file stay errors.
+fn problem_since(context: &ManifestContext, before: usize) -> Option<String> {
+    match context.source {
+        ManifestSource::File => return None,
+        ManifestSource::Server => {}
+    }
+    let found = context.problems.borrow_mut().split_off(before);
+    let sentence = |problem: &ObjectProblem| {
+        let ObjectProblem { field, message, remedy, .. } = problem;
+        format!("`{field}`: {message} ({remedy})")
+    };
+    let mut told: Vec<String> = found.iter().take(MOST_TOLD).map(sentence).collect();
+    let more = found.len().saturating_sub(MOST_TOLD);
+    if more > 0 {
+        told.push(format!("and {more} more"));
+    }
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 const fn passes_on(family: AmiFamily) -> bool {
     matches!(family, AmiFamily::Al2023 | AmiFamily::Custom)
 }
 
-fn check_fields(at: At<'_, '_>, family: AmiFamily) {
-    for key in at.value.as_object().into_iter().flat_map(|fields| fields.keys()) {
+/// Checks the names of all fields, and the types of those that Karpenter doesn't interpret.
+fn check_fields(at: At<'_, '_>) {
+    for (key, value) in at.value.as_object().into_iter().flatten() {
         let field = at.place.key(key);
         if key == "registerWithTaints" {
             field.error("node taints can't be set here", "write `taints` in the NodePool's template");
-        } else if key == "podsPerCore" && !family.honours_pods_per_core() {
-            field.error(format!("AMI family `{family}` doesn't know `podsPerCore`"), "write `maxPods`");
         } else if !KNOWN.contains(&key.as_str()) {
-            match nearest(key, KNOWN).filter(|near| near.eq_ignore_ascii_case(key)) {
-                Some(near) => field.error("unknown field", did_you_mean(near)),
-                None if !passes_on(family) => field.error(
-                    format!("AMI family `{family}` doesn't pass this field on to the kubelet"),
-                    "leave it out, or use `AL2023`",
-                ),
-                None => {}
+            match KUBELETS_OWN.iter().find(|(name, _)| name == key) {
+                Some((_, form)) => check_form(*form, value, &field),
+                None => {
+                    let names = KNOWN.into_iter().chain(KUBELETS_OWN.iter().map(|(name, _)| *name));
+                    let remedy = nearest(key, names).map_or("leave it out".to_owned(), did_you_mean);
+                    field.error("unknown field", remedy);
+                }
             }
         }
+    }
+}
+
+fn check_form(form: KubeletField, value: &Value, field: &Place<'_>) {
+    if !value.is_null() && !form.takes(value) {
+        field.error(format!("expected {}", form.words()), format!("write {}", form.words()));
+    }
+}
+
+/// Checks that the family's kubelet is told each field.
+fn check_family(at: At<'_, '_>, written: &KubeletFields, family: AmiFamily) {
+    let place = &at.place;
+    if written.cluster_dns.len() > 1 && !passes_on(family) {
+        place.key("clusterDNS").error(format!("AMI family `{family}` takes one address"), "keep one");
+    }
+    for key in at.value.as_object().into_iter().flat_map(|fields| fields.keys()) {
+        let field = place.key(key);
+        if key == "podsPerCore" && !family.honours_pods_per_core() {
+            field.error(format!("AMI family `{family}` doesn't know `podsPerCore`"), "write `maxPods`");
+        } else if !passes_on(family) && KUBELETS_OWN.iter().any(|(name, _)| name == key) {
+            field.error(
+                format!("AMI family `{family}` doesn't pass this field on to the kubelet"),
+                "leave it out, or use `AL2023`",
+            );
+        }
+    }
+}
+
+fn check_image_gc(written: &KubeletFields, place: &Place<'_>) {
+    if let (Some(high), Some(low)) = (written.image_gc_high, written.image_gc_low)
+        && high <= low
+    {
+        place.key("imageGCHighThresholdPercent").error(
+            "`imageGCHighThresholdPercent` must be above `imageGCLowThresholdPercent`",
+            format!("write more than {low}"),
+        );
     }
 }
 

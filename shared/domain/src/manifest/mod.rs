@@ -22,6 +22,7 @@ mod expand;
 pub(crate) mod fields;
 mod kinds;
 mod kubelet;
+mod kubelet_fields;
 mod meta;
 mod node;
 mod node_claim;

@@ -84,7 +84,7 @@ pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
     let ami_selector = selectors::amis(list(&amis, "amiSelectorTerms"), spec.ami_selector_terms);
     let ami_family = family(spec.ami_family, &ami_selector, &place);
     let mut unsupported = Vec::new();
-    name_unsupported(ami_family, &ami_selector, &mut unsupported);
+    name_unsupported(&ami_selector, &mut unsupported);
     let family = ami_family.unwrap_or(AmiFamily::Al2023);
     let kubelet = match raw.get("kubelet").filter(|kubelet| !kubelet.is_null()) {
         Some(kubelet) => read_kubelet(at.key("spec", raw).key("kubelet", kubelet), family, &mut unsupported),
@@ -172,19 +172,8 @@ impl ClassSpec {
     }
 }
 
-/// Names the unsupported families and image selectors: Tenon writes user data for AL2023 and Custom, and finds images
-/// by id, name, tags and owner.
-fn name_unsupported(family: Option<AmiFamily>, terms: &[AmiSelectorTerm], unsupported: &mut Vec<String>) {
-    match family {
-        Some(AmiFamily::Al2023 | AmiFamily::Custom) | None => {}
-        Some(
-            AmiFamily::Al2
-            | AmiFamily::Bottlerocket
-            | AmiFamily::Windows2019
-            | AmiFamily::Windows2022
-            | AmiFamily::Windows2025,
-        ) => unsupported.push("spec.amiFamily".to_owned()),
-    }
+/// Names the unsupported image selectors: Tenon finds images by id, name, tags and owner.
+fn name_unsupported(terms: &[AmiSelectorTerm], unsupported: &mut Vec<String>) {
     for (index, term) in terms.iter().enumerate() {
         match term {
             AmiSelectorTerm::Id(_) | AmiSelectorTerm::Match { .. } => {}

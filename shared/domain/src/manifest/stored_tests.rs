@@ -1,6 +1,7 @@
 //! Unknown fields in objects of an API server and in files.
 
 use super::*;
+use crate::catalog::settings::KubeletProblem;
 use serde_json::json;
 
 fn stored(value: &Value) -> ManifestObject {
@@ -213,4 +214,46 @@ spec:
             (13, "spec.limits.cpu"),
         ]
     );
+}
+
+/// An API server accepts any field of the kubelet's, and only the class's conditions can say what is wrong.
+#[test]
+fn a_stored_class_is_read_with_the_problem_of_its_kubelet() {
+    let invalid = |text: &str| Some(KubeletProblem::Invalid(text.to_owned()));
+    let unsupported = |text: &str| Some(KubeletProblem::Unsupported(text.to_owned()));
+    let check = |family: &str, kubelet: Value, expected: Option<KubeletProblem>| {
+        let value = with(&with(&class(), "/spec/amiFamily", json!(family)), "/spec/kubelet", kubelet);
+        let ManifestObject::NodeClass(read) = stored(&value) else { panic!("{value}") };
+        assert_eq!(read.settings.kubelet.problem, expected, "{value}");
+        let strict = read_value(&value, "file").map(|_| ());
+        assert_eq!(strict.is_err(), expected.is_some(), "{value}: {strict:?}");
+    };
+    let not_passed_on = |family: &str| {
+        unsupported(&format!(
+            "`spec.kubelet.cpuManagerPolicy`: AMI family `{family}` doesn't pass this field on to the kubelet (leave it \
+             out, or use `AL2023`)"
+        ))
+    };
+    let policy = || json!({"cpuManagerPolicy": "static"});
+    check("AL2023", policy(), None);
+    check("Custom", policy(), None);
+    for family in ["AL2", "Bottlerocket", "Windows2022"] {
+        check(family, policy(), not_passed_on(family));
+    }
+    let addresses = || json!({"clusterDNS": ["10.0.0.10", "10.0.0.11"]});
+    check("AL2023", addresses(), None);
+    let one = "`spec.kubelet.clusterDNS`: AMI family `AL2` takes one address (keep one)";
+    check("AL2", addresses(), unsupported(one));
+    let per_core =
+        "`spec.kubelet.podsPerCore`: AMI family `Bottlerocket` doesn't know `podsPerCore` (write `maxPods`)";
+    check("Bottlerocket", json!({"podsPerCore": 10}), unsupported(per_core));
+    check("Windows2019", json!({"podsPerCore": 10, "maxPods": 110}), None);
+    let unknown = "`spec.kubelet.maxPod`: unknown field (did you mean `maxPods`?)";
+    check("AL2023", json!({"maxPod": 10}), invalid(unknown));
+    let wrong = "`spec.kubelet.cpuManagerPolicy`: expected a string (write a string)";
+    check("AL2023", json!({"cpuManagerPolicy": 1}), invalid(wrong));
+    let many = "`spec.kubelet.maxPods`: expected an integer, found the string `many` (write an integer)";
+    check("AL2", json!({"maxPods": "many", "cpuManagerPolicy": "static"}), invalid(many));
+    let taints = "`spec.kubelet.registerWithTaints`: node taints can't be set here (write `taints` in the NodePool's template)";
+    check("Custom", json!({"registerWithTaints": []}), invalid(taints));
 }

@@ -44,10 +44,17 @@ pub(super) fn request(
     let ready = input.classes.get(&claim.class).ok_or_else(|| BuildError::Class(claim.class.clone()))?;
     let labels = node_labels(claim, fleet);
     let taints = merge_taints(&claim.taints, &claim.startup_taints);
-    let setup = NodeSetup { registry: input.registry, class: &ready.class, labels: &labels, taints: &taints };
+    let setup = NodeSetup {
+        registry: input.registry,
+        class: &ready.class,
+        labels: &labels,
+        taints: &taints,
+        max_pods: None,
+    };
     let mut templates = Vec::new();
     let mut launch_templates = Vec::new();
     for (key, overrides) in &fleet.overrides {
+        let setup = NodeSetup { max_pods: key.max_pods, ..setup };
         let template = template(&setup, &ready.status, &key.image, LaunchSite::of(fleet, key))?;
         launch_templates.push(FleetLaunchTemplate {
             name: template.name.clone(),

@@ -14,6 +14,7 @@ use tenon_table::items::{keys, set};
 use tenon_table::{Commit, CommitToken, Table, Write, WriteGroup};
 
 use super::*;
+use crate::fleet::{LEASES_ALONG, TEMPLATES_PER_FLEET};
 use crate::testing::{self, class, many_types, planned, registry, status, types};
 
 /// What is made of the input of these tests.
@@ -178,8 +179,10 @@ fn a_full_launch_fits_into_one_transaction() {
         (0..20).map(|n| planned(&format!("default-{n:02}"), &["m5.large a on-demand 0.1"])).collect();
     let found = built(&claims);
     let launch = &found.launches[0];
-    // Launch, claims, template, two of the journal for each claim, the revision.
-    assert_eq!(1 + launch.claims.len() + 1 + 2 * launch.records.len() + 1, 63);
+    // Launch, claims, two of the journal for each claim, the revision.
+    let items = 1 + launch.claims.len() + 2 * launch.records.len() + 1;
+    assert_eq!(items, 62);
+    assert!(items + TEMPLATES_PER_FLEET + LEASES_ALONG <= tenon_table::limits::TRANSACTION_ACTIONS);
 }
 
 /// Commits a launch of two claims that takes a lease, where something else is in the table already.

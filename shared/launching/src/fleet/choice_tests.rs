@@ -4,6 +4,7 @@
 use tenon_domain::catalog::OfferedReservation;
 use tenon_domain::id::{ClusterName, LaunchId, SubnetId, Zone, ZoneId};
 use tenon_domain::labels;
+use tenon_domain::quantity::Quantity;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::ReservationKind;
 use tenon_domain::unavailable::{LaunchAsked, Mark, Probe};
@@ -37,9 +38,14 @@ impl Market {
     }
 
     fn fleet(&self, claim: &PlannedClaim) -> Result<Fleet, NoFleet> {
+        self.fleet_of(AmiFamily::Al2023, claim)
+    }
+
+    fn fleet_of(&self, family: AmiFamily, claim: &PlannedClaim) -> Result<Fleet, NoFleet> {
         let whole = UnavailableKey::parse("request#12ab").unwrap();
         let input = FleetInput {
             status: &self.status,
+            family,
             types: &self.types,
             marks: &self.marks,
             requests: Requests { digests: &[], whole: std::slice::from_ref(&whole) },
@@ -223,4 +229,32 @@ fn a_fleet_that_is_cut_keeps_the_zones_that_min_values_ask_for() {
     check(None, &["us-east-1a"]);
     check(Some(labels::ZONE), &["us-east-1a", "us-east-1b"]);
     check(Some(labels::ZONE_ID), &["us-east-1a", "us-east-1b"]);
+}
+
+/// `m5.large` runs 29 pods by its interfaces, `m5.xlarge` 58.
+#[test]
+fn types_with_different_pod_counts_have_a_template_each() {
+    let claim = planned("default-a", &["m5.large a on-demand 0.1", "m5.xlarge a on-demand 0.2"]);
+    let counts = |family: AmiFamily| {
+        let market = Market::marked(&[]);
+        let found = market.fleet_of(family, &claim).unwrap();
+        found.overrides.keys().map(|key| key.max_pods).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(AmiFamily::Al2023), [Some(29), Some(58)]);
+    assert_eq!(counts(AmiFamily::Bottlerocket), [Some(29), Some(58)]);
+    assert_eq!(counts(AmiFamily::Custom), [None]);
+}
+
+#[test]
+fn a_fleet_has_no_more_templates_than_its_commit_takes() {
+    let mut types = many_types();
+    for (count, option) in (1_i64..).zip(&mut types) {
+        option.capacity.insert(ResourceName::PODS, Quantity::from_integer(count));
+    }
+    let claim = claim_of(&types[..40], &["a"], "on-demand 0.1");
+    let market = Market { types, ..Market::marked(&[]) };
+    let found = market.fleet(&claim).unwrap();
+    assert_eq!((found.overrides.len(), all(&found).count()), (TEMPLATES_PER_FLEET, TEMPLATES_PER_FLEET));
+    let of_custom = market.fleet_of(AmiFamily::Custom, &claim).unwrap();
+    assert_eq!((of_custom.overrides.len(), all(&of_custom).count()), (1, 40));
 }

@@ -86,14 +86,11 @@ impl<'a> ObservedCluster<'a> {
     /// The allocatable of a type as the claim's launch has it: with EFA interfaces only if its pods requested some, or
     /// its class names them.
     fn allocatable(&self, claim: &Claim, option: &InstanceTypeOption) -> ResourceList {
-        let mut allocatable = option.allocatable.clone();
         let class = self.pool(claim).and_then(|pool| self.class(pool));
-        let named = class.is_some_and(|class| !class.settings.network_interfaces.is_empty());
-        let requested = !claim.requests.get(&ResourceName::EFA).is_zero();
-        if !named && !requested && allocatable.contains(&ResourceName::EFA) {
-            allocatable.insert(ResourceName::EFA, Quantity::ZERO);
+        match class.map(|class| class.settings.network_interfaces.as_slice()) {
+            None | Some([]) => without_unrequested_efa(option.allocatable.clone(), &claim.requests),
+            Some(_) => option.allocatable.clone(),
         }
-        allocatable
     }
 
     fn in_flight(&self, claim: &Claim) -> Option<ExistingNode> {
@@ -136,6 +133,14 @@ impl<'a> ObservedCluster<'a> {
     }
 }
 
+/// A launch has EFA interfaces only if its pods request some.
+fn without_unrequested_efa(mut allocatable: ResourceList, requests: &ResourceList) -> ResourceList {
+    if requests.get(&ResourceName::EFA).is_zero() && allocatable.contains(&ResourceName::EFA) {
+        allocatable.insert(ResourceName::EFA, Quantity::ZERO);
+    }
+    allocatable
+}
+
 /// Takes room on a node.
 trait Take {
     fn take<'p>(&mut self, pods: impl Iterator<Item = &'p Pod>);
@@ -150,5 +155,19 @@ impl Take for ExistingNode {
             }
             self.host_ports.extend(pod.shape.host_ports.iter().cloned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_starting_node_offers_efa_only_where_it_was_requested() {
+        let list = |efa: i64| ResourceList::new().with(ResourceName::EFA, Quantity::from_integer(efa));
+        let left = |requests: &ResourceList| without_unrequested_efa(list(4), requests);
+        assert_eq!(left(&list(1)), list(4));
+        assert!(left(&ResourceList::new()).get(&ResourceName::EFA).is_zero());
+        assert_eq!(without_unrequested_efa(ResourceList::new(), &ResourceList::new()), ResourceList::new());
     }
 }
