@@ -129,9 +129,9 @@ fn a_launch_names_its_classs_placement_group_and_a_required_partition() {
             let classes = BTreeMap::from([(name.clone(), ready)]);
             let input = LaunchInput { classes: &classes, ..input.clone() };
             let mut claim = planned("default-a", &SMALL);
-            let required =
-                partition.map(|number| Requirement::one_of(labels::PLACEMENT_GROUP_PARTITION, [number]));
-            required.into_iter().for_each(|required| claim.requirements.add(required));
+            if let Some(number) = partition {
+                claim.requirements.add(Requirement::one_of(labels::PLACEMENT_GROUP_PARTITION, [number]));
+            }
             build(&input, &[claim], &LaunchCause::PendingPods)
         });
         let placed = LaunchPlacement { group: "pg-1".parse().unwrap(), partition: expected };

@@ -46,7 +46,7 @@ fn a_group_must_exist_and_have_the_partition() {
     let world = TwinWorld::plain();
     world.twin.create_placement_group(group("pg-1", PlacementStrategy::Partition));
     world.twin.create_placement_group(group("pg-2", PlacementStrategy::Cluster));
-    assert_eq!(world.launch_at("in", "pg-1", Some(3), 2).instance_ids().len(), 2);
+    assert_eq!(world.launch_at("inside", "pg-1", Some(3), 2).instance_ids().len(), 2);
     assert_eq!(codes_of(&world.launch_at("beyond", "pg-1", Some(4), 1)), ["InvalidParameterValue"]);
     assert_eq!(codes_of(&world.launch_at("none", "pg-2", Some(1), 1)), ["InvalidParameterValue"]);
     assert_eq!(world.launch_at("near", "pg-2", None, 9).instance_ids().len(), 9);
