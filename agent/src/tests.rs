@@ -153,6 +153,7 @@ impl AgentFixture {
             class: claim.class.clone(),
             token: ClientToken::parse("token-1").unwrap(),
             reservation: None,
+            placement: None,
             request: String::new(),
             claims: vec![LaunchClaim { name: claim.name.clone(), pods: vec![counted] }],
             cause: LaunchCause::PendingPods,

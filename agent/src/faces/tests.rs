@@ -27,6 +27,7 @@ fn instance() -> LaunchedInstance {
         zone: Zone::parse("us-east-1a").unwrap(),
         subnet: None,
         reservation: None,
+        placement: None,
         capacity_type: CapacityType::Spot,
         image: ImageId::parse("ami-0123456789abcdef0").unwrap(),
     }
@@ -282,6 +283,7 @@ fn class(conditions: Vec<Condition>) -> ClassStatus {
         reservations: ClassReservations::default(),
         instance_profile: None,
         profile_seen: None,
+        placement_group: None,
         conditions,
         resolved_at: at(10),
     }
@@ -317,6 +319,7 @@ fn what_is_true_of_a_class_shows_its_own_type_as_the_reason() {
             | ConditionType::SecurityGroupsReady
             | ConditionType::InstanceProfileReady
             | ConditionType::CapacityReservationsReady
+            | ConditionType::PlacementGroupReady
             | ConditionType::ValidationSucceeded
             | ConditionType::Ready
             | ConditionType::ZonesInService => ConditionReason::Holds,
@@ -335,6 +338,7 @@ fn what_is_true_of_a_class_shows_its_own_type_as_the_reason() {
             "SecurityGroupsReady=True SecurityGroupsReady",
             "InstanceProfileReady=True InstanceProfileReady",
             "CapacityReservationsReady=True CapacityReservationsReady",
+            "PlacementGroupReady=True PlacementGroupReady",
             "ValidationSucceeded=True ValidationSucceeded",
             "Ready=True Ready",
             "tenon.dev/Unsupported=True UnsupportedFields",

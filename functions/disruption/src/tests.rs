@@ -54,6 +54,7 @@ fn claim(n: u32, node: &str, at: Timestamp) -> Claim {
         zone: Zone::parse("us-east-1a").unwrap(),
         subnet: None,
         reservation: None,
+        placement: None,
         capacity_type: CapacityType::OnDemand,
         image: ImageId::parse("ami-0123456789abcdef0").unwrap(),
     };

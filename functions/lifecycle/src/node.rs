@@ -11,6 +11,7 @@ use tenon_domain::api::pod::Readiness;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance};
 use tenon_domain::class_hash::ClassHash;
 use tenon_domain::labels;
+use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::taint::{Taint, UNREGISTERED};
 use tenon_snapshot::NodeAction;
@@ -112,6 +113,8 @@ fn node_labels(
     found.extend(own.into_iter().map(|(key, value)| (key.to_owned(), value)));
     let reserved = instance.reservation.iter().flat_map(LaunchedInto::labels);
     found.extend(reserved.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    let placed = instance.placement.iter().flat_map(LaunchPlacement::labels);
+    found.extend(placed.map(|(key, value)| (key.to_owned(), value)));
     if let Some(zone_id) = input.zone_id(claim, instance) {
         found.insert(labels::ZONE_ID.to_owned(), zone_id.to_string());
     }

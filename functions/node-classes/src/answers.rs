@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::api::node_class::PlacementGroupSelector;
 use tenon_domain::class_status::Seen;
 use tenon_domain::id::ImageId;
 use tenon_domain::registry::{FeatureGate, Registry};
@@ -14,7 +15,8 @@ use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::port::{
     CapacityReservation, CapacityReservationFilter, Image, ImageFilter, InstanceProfileFacts,
-    PARAMETERS_PER_CALL, Parameter, ResourceFilter, SecurityGroup, Subnet, VolumeSnapshot, cluster_arn,
+    PARAMETERS_PER_CALL, Parameter, PlacementGroup, ResourceFilter, SecurityGroup, Subnet, VolumeSnapshot,
+    cluster_arn,
 };
 use tenon_ec2::{Ec2, Ec2Error, InstanceProfiles, Parameters, ZonalShift};
 use tenon_runtime::Ports;
@@ -36,6 +38,7 @@ pub(crate) struct ClassAnswers {
     images: BTreeMap<ImageFilter, Result<Vec<Image>, Ec2Error>>,
     reservations: BTreeMap<CapacityReservationFilter, Result<Vec<CapacityReservation>, Ec2Error>>,
     snapshots: BTreeMap<ResourceFilter, Result<Vec<VolumeSnapshot>, Ec2Error>>,
+    placement_groups: BTreeMap<PlacementGroupSelector, Result<Vec<PlacementGroup>, Ec2Error>>,
     shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
 }
 
@@ -69,6 +72,7 @@ impl ClassAnswers {
             images: self.ask_images(ec2, class, registry).await,
             snapshots: self.ask_snapshots(ec2, class, registry).await,
             reservations: self.ask_reservations(ec2, class, ReservedCapacity::behind(registry.gates)).await,
+            placement_groups: self.ask_placement_groups(ec2, class).await,
             profile: self.ask_profile(ports, class, registry).await,
             shifts: self.ask_shifts(ports, registry).await,
         }
@@ -145,6 +149,23 @@ impl ClassAnswers {
             self.profiles.insert(name.clone(), answer);
         }
         self.profiles.get(&name).cloned()
+    }
+
+    /// The placement groups of the class's selector; no query without one.
+    async fn ask_placement_groups<E: Ec2>(
+        &mut self,
+        ec2: &E,
+        class: &Ec2NodeClass,
+    ) -> Option<Result<Vec<PlacementGroup>, Ec2Error>> {
+        let selector = class.placement_group.as_ref()?;
+        if !self.placement_groups.contains_key(selector) {
+            let answer = match ec2.describe_placement_groups(selector).await {
+                Err(Ec2Error::NotFound { .. }) => Ok(Vec::new()),
+                answer => answer,
+            };
+            self.placement_groups.insert(selector.clone(), answer);
+        }
+        self.placement_groups.get(selector).cloned()
     }
 
     /// The snapshots that the class names; no query if the cluster may use none but those of its images.

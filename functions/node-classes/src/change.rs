@@ -117,6 +117,10 @@ fn record(input: &NodeClassesInput, previous: Option<&ClassStatus>, status: &Cla
     };
     let subnets: Vec<&str> = status.subnets.iter().map(|subnet| subnet.id.as_str()).collect();
     let record = if away.is_empty() { record } else { record.detail("shifted", away.join(", ")) };
+    let record = match &status.placement_group {
+        Some(group) => record.detail("placement_group", &group.id),
+        None => record,
+    };
     record
         .detail("images", images.join(", "))
         .detail("subnets", subnets.join(", "))

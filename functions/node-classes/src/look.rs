@@ -16,6 +16,7 @@ use tenon_domain::class_status::{
     SeenProfile, SeenReservations,
 };
 use tenon_domain::id::ClusterName;
+use tenon_domain::placement::ResolvedPlacementGroup;
 use tenon_ec2::port::Image;
 use tenon_ec2::{ClassPart, Ec2Error, blame, right_of};
 use tenon_runtime::error::chain;
@@ -121,22 +122,43 @@ impl ClassLook<'_> {
             images,
             instance_profile,
             profile_seen,
-            reservations: answers.reservations.as_ref().map(|answered| SeenReservations {
-                right: answered.right,
-                seen: self.part(
-                    PartCondition {
-                        condition: ConditionType::CapacityReservationsReady,
-                        reason: ConditionReason::CapacityReservationResolutionFailed,
-                    },
-                    &answered.answer,
-                    known.map(|known| known.reservations.shown().to_vec()),
-                    |found| resolve::reservations(found),
-                ),
-            }),
+            reservations: self.reservations(answers),
+            placement_group: self.placement_group(answers),
             shifts: answers.shifts.as_ref().map(|answer| self.shifts(answer)),
             validation,
             unsupported,
         }
+    }
+
+    /// The class's capacity reservations; `None` without a query.
+    fn reservations(&mut self, answers: &Answers) -> Option<SeenReservations> {
+        let answered = answers.reservations.as_ref()?;
+        let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class));
+        let seen = self.part(
+            PartCondition {
+                condition: ConditionType::CapacityReservationsReady,
+                reason: ConditionReason::CapacityReservationResolutionFailed,
+            },
+            &answered.answer,
+            known.map(|known| known.reservations.shown().to_vec()),
+            |found| resolve::reservations(found),
+        );
+        Some(SeenReservations { right: answered.right, seen })
+    }
+
+    /// The class's placement group; `None` if it selects none.
+    fn placement_group(&mut self, answers: &Answers) -> Option<Seen<ResolvedPlacementGroup>> {
+        let (selector, answer) = (self.class.placement_group.as_ref()?, answers.placement_groups.as_ref()?);
+        let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class));
+        Some(self.part(
+            PartCondition {
+                condition: ConditionType::PlacementGroupReady,
+                reason: ConditionReason::PlacementGroupResolutionFailed,
+            },
+            answer,
+            known.and_then(|known| known.placement_group.clone()),
+            |found| resolve::placement_group(selector, found),
+        ))
     }
 
     /// Looks again after this long at the latest.
@@ -305,6 +327,7 @@ impl ClassLook<'_> {
             instance_profile: refused(cluster),
             profile_seen: self.previous.and_then(|known| known.profile_seen.clone()),
             reservations: None,
+            placement_group: None,
             shifts: None,
             validation: refused(cluster),
             unsupported,

@@ -22,7 +22,8 @@ use tenon_domain::unavailable::Mark;
 use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{
-    CapacityReservation, Image, ImageFilter, InstanceProfileFacts, SecurityGroup, Subnet, VolumeSnapshot,
+    CapacityReservation, Image, ImageFilter, InstanceProfileFacts, PlacementGroup, SecurityGroup, Subnet,
+    VolumeSnapshot,
 };
 
 use crate::change::{ClassChange, change};
@@ -81,6 +82,8 @@ pub struct Answers {
     pub reservations: Option<AnsweredReservations>,
     /// IAM's answer about its instance profile; `None` if the class may not have it.
     pub profile: Option<Result<InstanceProfileFacts, Ec2Error>>,
+    /// Placement groups of its selector; `None` without a selector.
+    pub placement_groups: Option<Result<Vec<PlacementGroup>, Ec2Error>>,
     /// The cluster's shifted zones; `None` if ARC wasn't asked.
     pub shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
 }
@@ -96,6 +99,7 @@ impl Answers {
             snapshots: Ok(Vec::new()),
             reservations: None,
             profile: None,
+            placement_groups: None,
             shifts: None,
         }
     }

@@ -10,13 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use tenon_domain::api::Ec2NodeClass;
-use tenon_domain::api::node_class::{InstanceProfile, NodeIdentity, ResolvedSecurityGroup};
+use tenon_domain::api::node_class::{
+    InstanceProfile, NodeIdentity, PlacementGroupSelector, ResolvedSecurityGroup,
+};
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{ClassSubnet, ConditionReason, ImageVariant, ResolvedImage, Seen};
 use tenon_domain::id::ImageId;
+use tenon_domain::placement::ResolvedPlacementGroup;
 use tenon_domain::registry::{Registry, tags_allow};
 use tenon_domain::reservation::{ClassReservation, ReservationKind};
-use tenon_ec2::port::{CapacityReservation, Image, ImageState, SecurityGroup, Subnet, VolumeSnapshot};
+use tenon_ec2::port::{
+    CapacityReservation, Image, ImageState, PlacementGroup, SecurityGroup, Subnet, VolumeSnapshot,
+};
 
 use crate::plan::SelectedImages;
 use crate::spec;
@@ -248,6 +253,27 @@ pub const fn is_served(found: &CapacityReservation) -> bool {
         ReservationKind::Default => true,
         ReservationKind::CapacityBlock | ReservationKind::Interruptible => false,
     }
+}
+
+/// The placement group that the selector names.
+#[must_use]
+pub fn placement_group(
+    selector: &PlacementGroupSelector,
+    found: &[PlacementGroup],
+) -> Seen<ResolvedPlacementGroup> {
+    let Some(group) = found.first() else {
+        let message = format!(
+            "no available placement group is `{}`: create it, or correct `spec.placementGroupSelector`",
+            selector.as_str()
+        );
+        return refused(ConditionReason::PlacementGroupNotFound, &message);
+    };
+    Seen::Holds(ResolvedPlacementGroup {
+        id: group.id.clone(),
+        name: group.name.clone(),
+        strategy: group.strategy,
+        partitions: group.partition_count,
+    })
 }
 
 fn rank(image: &Image, now: Timestamp) -> ImageRank<'_> {

@@ -13,13 +13,14 @@ use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_ec2::types as sdk;
 use aws_smithy_types::DateTime;
 use aws_types::SdkConfig;
+use tenon_domain::api::node_class::PlacementGroupSelector;
 use tenon_domain::id::InstanceId;
 use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
     CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
     InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, Page,
-    PageToken, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
-    VolumeSnapshot,
+    PageToken, PlacementGroup, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags,
+    TypeOffering, VolumeSnapshot,
 };
 use tenon_ec2::{Ec2, Ec2Error};
 
@@ -28,7 +29,7 @@ use crate::filters::{self, list};
 use crate::reading::{Malformed, next};
 use crate::settings::{retries, timeouts};
 use crate::templates::NumberTooLarge;
-use crate::{fleet, images, instances, network, prices, reservations, templates, types};
+use crate::{fleet, images, instances, network, placement, prices, reservations, templates, types};
 
 /// Page sizes of the port, each EC2's largest.
 const TYPES_PAGE: i32 = 100;
@@ -345,6 +346,20 @@ impl Ec2 for AwsEc2 {
             }
         }
         Err(endless(action))
+    }
+
+    async fn describe_placement_groups(
+        &self,
+        of: &PlacementGroupSelector,
+    ) -> Result<Vec<PlacementGroup>, Ec2Error> {
+        let action = "DescribePlacementGroups";
+        let call = self.client.describe_placement_groups().set_filters(list(filters::placement_groups()));
+        let call = match of {
+            PlacementGroupSelector::Id(id) => call.group_ids(id.as_str()),
+            PlacementGroupSelector::Name(name) => call.group_names(name),
+        };
+        let answer = self.answer(action, call.send().await)?;
+        read(action, answer.placement_groups(), placement::placement_group)
     }
 
     async fn create_launch_template(

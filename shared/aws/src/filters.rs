@@ -61,6 +61,11 @@ pub(crate) fn reservations(reservation: &CapacityReservationFilter) -> Vec<Filte
     own.into_iter().flatten().chain(tags(&reservation.tags)).collect()
 }
 
+/// Available placement groups only.
+pub(crate) fn placement_groups() -> Vec<Filter> {
+    filter("state", vec!["available".to_owned()]).into_iter().collect()
+}
+
 /// A list that EC2 takes as missing when it is empty.
 pub(crate) fn list<T>(items: Vec<T>) -> Option<Vec<T>> {
     (!items.is_empty()).then_some(items)

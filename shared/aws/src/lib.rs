@@ -18,6 +18,7 @@ mod instance_profiles;
 mod instances;
 mod network;
 mod parameters;
+mod placement;
 mod prices;
 mod pricing;
 mod reading;

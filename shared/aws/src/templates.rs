@@ -1,19 +1,20 @@
 //! Launch templates.
 //!
 //! Decides how a template is written for EC2. EC2 accepts security groups either in the template or in its network
-//! interface. They are in an interface only if it decides about a public address, because a dry run of RunInstances
-//! can name a subnet only for a template without an interface.
+//! interfaces. They are in interfaces only if the template has some, because a dry run of RunInstances can name a
+//! subnet only for a template without an interface.
 
 use aws_sdk_ec2::operation::create_launch_template::builders::CreateLaunchTemplateInputBuilder;
 use aws_sdk_ec2::types as sdk;
+use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
 use tenon_ec2::port::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, LaunchTemplate,
-    LaunchTemplateData, MetadataTokens, Monitoring, Tags,
+    LaunchTemplateData, MetadataTokens, Monitoring, NetworkInterfaceSpec, Tags,
 };
 
 use crate::filters::list;
 use crate::reading::{Malformed, moment, number, required, tags};
-use crate::reservations;
+use crate::{placement, reservations};
 
 /// A request that can't be written: a number that EC2 has no room for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,19 +64,56 @@ fn data(data: &LaunchTemplateData) -> Result<sdk::RequestLaunchTemplateData, Num
         .set_block_device_mappings(list(devices))
         .set_metadata_options(data.metadata_options.as_ref().map(metadata_options).transpose()?)
         .set_monitoring(data.monitoring.map(monitoring))
+        .set_placement(data.placement.as_ref().map(placement::specification).transpose()?)
+        .set_cpu_options(data.nested_virtualization.map(cpu_options))
         .set_capacity_reservation_specification(data.reservations.as_ref().map(reservations::specification))
         .set_tag_specifications(interface_tags.map(|tags| vec![tags]));
-    Ok(match data.associate_public_ip {
-        None => builder.set_security_group_ids(list(groups)),
-        Some(public) => builder.network_interfaces(
-            sdk::LaunchTemplateInstanceNetworkInterfaceSpecificationRequest::builder()
-                .device_index(0)
-                .associate_public_ip_address(public)
-                .set_groups(list(groups))
-                .build(),
-        ),
+    if data.network_interfaces.is_empty() {
+        return Ok(builder.set_security_group_ids(list(groups)).build());
     }
-    .build())
+    let interfaces = data.network_interfaces.iter().map(|spec| interface(spec, &groups));
+    Ok(builder.set_network_interfaces(Some(interfaces.collect::<Result<_, _>>()?)).build())
+}
+
+fn interface(
+    spec: &NetworkInterfaceSpec,
+    groups: &[String],
+) -> Result<sdk::LaunchTemplateInstanceNetworkInterfaceSpecificationRequest, NumberTooLarge> {
+    let optional = |value: Option<u32>, field| value.map(|value| whole(value, field)).transpose();
+    Ok(sdk::LaunchTemplateInstanceNetworkInterfaceSpecificationRequest::builder()
+        .set_network_card_index(optional(spec.card, "NetworkCardIndex")?)
+        .device_index(whole(spec.device, "DeviceIndex")?)
+        .set_interface_type(spec.kind.map(|kind| kind.as_str().to_owned()))
+        .set_associate_public_ip_address(spec.associate_public_ip)
+        .set_ipv4_prefix_count(optional(spec.ipv4_prefix_count, "Ipv4PrefixCount")?)
+        .set_connection_tracking_specification(spec.connection_tracking.map(tracking).transpose()?)
+        .set_delete_on_termination(spec.delete_on_termination)
+        .set_groups(list(groups.to_vec()))
+        .build())
+}
+
+fn tracking(
+    timeouts: ConnectionTracking,
+) -> Result<sdk::ConnectionTrackingSpecificationRequest, NumberTooLarge> {
+    let ConnectionTracking {
+        tcp_established_timeout_seconds,
+        udp_stream_timeout_seconds,
+        udp_timeout_seconds,
+    } = timeouts;
+    let optional = |value: Option<u32>, field| value.map(|value| whole(value, field)).transpose();
+    Ok(sdk::ConnectionTrackingSpecificationRequest::builder()
+        .set_tcp_established_timeout(optional(tcp_established_timeout_seconds, "TcpEstablishedTimeout")?)
+        .set_udp_stream_timeout(optional(udp_stream_timeout_seconds, "UdpStreamTimeout")?)
+        .set_udp_timeout(optional(udp_timeout_seconds, "UdpTimeout")?)
+        .build())
+}
+
+fn cpu_options(nested: NestedVirtualization) -> sdk::LaunchTemplateCpuOptionsRequest {
+    let nested = match nested {
+        NestedVirtualization::Enabled => sdk::NestedVirtualizationSpecification::Enabled,
+        NestedVirtualization::Disabled => sdk::NestedVirtualizationSpecification::Disabled,
+    };
+    sdk::LaunchTemplateCpuOptionsRequest::builder().nested_virtualization(nested).build()
 }
 
 fn profile(profile: &InstanceProfileSpec) -> sdk::LaunchTemplateIamInstanceProfileSpecificationRequest {

@@ -96,6 +96,8 @@ ids! {
     SecurityGroupId, "security group id", "`sg-` and letters or digits", |t| prefixed(t, "sg-");
     /// A capacity reservation, `cr-…`.
     ReservationId, "capacity reservation id", "`cr-` and letters or digits", |t| prefixed(t, "cr-");
+    /// A placement group, `pg-…`.
+    PlacementGroupId, "placement group id", "`pg-` and letters or digits", |t| prefixed(t, "pg-");
     /// An EC2 fleet, `fleet-…`.
     FleetId, "fleet id", "`fleet-` and letters, digits or `-`", |t| t.len() > 6 && t.starts_with("fleet-");
     /// An instance type, such as `m5.large`.

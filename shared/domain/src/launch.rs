@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::id::{
     ClaimName, ClientToken, CommandId, LaunchId, NamespacedName, NodeClassName, NodePoolName, Uid,
 };
+use crate::placement::LaunchPlacement;
 use crate::reservation::LaunchedInto;
 
 /// A launch without an answer is sent again under its token up to this age; later, its instances are searched by the
@@ -40,6 +41,8 @@ pub struct Launch {
     pub request: String,
     /// The capacity reservation that its instances are launched into.
     pub reservation: Option<LaunchedInto>,
+    /// The placement group that its instances are launched into.
+    pub placement: Option<LaunchPlacement>,
     /// Its claims, in the order in which instances are dealt to them.
     pub claims: Vec<LaunchClaim>,
     /// The reason of the launch.

@@ -19,6 +19,7 @@ pub mod labels;
 pub mod launch;
 pub mod manifest;
 pub mod money;
+pub mod placement;
 pub mod pool_status;
 pub mod quantity;
 pub mod registry;

@@ -28,6 +28,8 @@ impl ResourceName {
     pub const EPHEMERAL_STORAGE: Self = Self(Cow::Borrowed("ephemeral-storage"));
     /// Pods, a count.
     pub const PODS: Self = Self(Cow::Borrowed("pods"));
+    /// Elastic Fabric Adapters, a count.
+    pub const EFA: Self = Self(Cow::Borrowed("vpc.amazonaws.com/efa"));
     /// NodePool limits' pseudo-resource: nodes, a count.
     pub const NODES: Self = Self(Cow::Borrowed("nodes"));
 

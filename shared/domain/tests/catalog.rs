@@ -25,6 +25,7 @@ use tenon_domain::catalog::{
 use tenon_domain::id::{Region, Zone, ZoneId};
 use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
+use tenon_domain::placement::ResolvedPlacementGroup;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::requirement::{Requirement, Requirements, UndefinedKeys};
 use tenon_domain::resources::{ResourceList, ResourceName};
@@ -217,8 +218,15 @@ fn c038_types_that_cannot_do_what_the_class_asks_are_incompatible() {
         NodeSettings { connection_tracking: Some(ConnectionTracking::default()), ..NodeSettings::default() };
     assert_eq!(compatibility(of("m5.large"), &tracking), Ok(()));
     assert_eq!(compatibility(of("m4.large"), &tracking), Err(Incompatibility::NoConnectionTracking));
-    let cluster =
-        NodeSettings { placement_strategy: Some(PlacementStrategy::Cluster), ..NodeSettings::default() };
+    let cluster = NodeSettings {
+        placement: Some(ResolvedPlacementGroup {
+            id: "pg-1".parse().unwrap(),
+            name: "near".to_owned(),
+            strategy: PlacementStrategy::Cluster,
+            partitions: None,
+        }),
+        ..NodeSettings::default()
+    };
     assert_eq!(compatibility(of("m5.large"), &cluster), Ok(()));
     assert_eq!(
         compatibility(of("t3.large"), &cluster),
@@ -343,6 +351,30 @@ fn option(name: &str, settings: &NodeSettings, offerings: Vec<Offering>) -> Inst
         Surroundings { region: &region, learned: None },
         offerings,
     )
+}
+
+#[test]
+fn nodes_of_a_placement_group_have_its_id_and_one_of_its_partitions() {
+    let labels = |strategy: Option<PlacementStrategy>| {
+        let placement = strategy.map(|strategy| ResolvedPlacementGroup {
+            id: "pg-1".parse().unwrap(),
+            name: "apart".to_owned(),
+            strategy,
+            partitions: (strategy == PlacementStrategy::Partition).then_some(3),
+        });
+        let settings = NodeSettings { placement, ..NodeSettings::default() };
+        let labels = option("m5.large", &settings, Vec::new()).labels;
+        let allows = |key: &str, values: &[&str]| -> Vec<bool> {
+            values.iter().map(|value| labels.allows(key, value)).collect()
+        };
+        (
+            allows(labels::PLACEMENT_GROUP_ID, &["pg-1", "pg-2"]),
+            allows(labels::PLACEMENT_GROUP_PARTITION, &["1", "3", "4"]),
+        )
+    };
+    assert_eq!(labels(None), (vec![false, false], vec![false; 3]));
+    assert_eq!(labels(Some(PlacementStrategy::Spread)), (vec![true, false], vec![false; 3]));
+    assert_eq!(labels(Some(PlacementStrategy::Partition)), (vec![true, false], vec![true, true, false]));
 }
 
 fn four_offerings() -> Vec<Offering> {

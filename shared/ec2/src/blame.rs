@@ -17,6 +17,8 @@ pub enum ClassPart {
     BlockDevice,
     /// A security group.
     SecurityGroup,
+    /// The placement group.
+    PlacementGroup,
 }
 
 impl ClassPart {
@@ -36,6 +38,7 @@ impl ClassPart {
             Self::SecurityGroup => {
                 "check `spec.securityGroupSelectorTerms`: the groups must exist in the subnets' VPC"
             }
+            Self::PlacementGroup => "check `spec.placementGroupSelector`: the placement group must exist",
         }
     }
 }
@@ -55,6 +58,8 @@ pub fn blame(words: &str) -> Option<ClassPart> {
         Some(ClassPart::BlockDevice)
     } else if says(&["invalidgroup", "invalidsecuritygroup"]) {
         Some(ClassPart::SecurityGroup)
+    } else if says(&["invalidplacementgroup"]) {
+        Some(ClassPart::PlacementGroup)
     } else {
         None
     }
@@ -76,6 +81,7 @@ mod tests {
         check("InvalidBlockDeviceMapping: the snapshot is larger", Some(ClassPart::BlockDevice));
         check("InvalidSnapshot.NotFound: gone", Some(ClassPart::BlockDevice));
         check("InvalidGroup.NotFound: gone", Some(ClassPart::SecurityGroup));
+        check("InvalidPlacementGroup.Unknown: unknown", Some(ClassPart::PlacementGroup));
         check("UnauthorizedOperation: You are not authorized", None);
         check("VcpuLimitExceeded: too many", None);
     }

@@ -88,6 +88,7 @@ fn exact(code: &str) -> Option<ErrorClass> {
         "InvalidAMIID.NotFound" | "InvalidAMIID.Unavailable" | "InvalidAMIID.Malformed" => {
             ErrorClass::ImageUnavailable
         }
+        "InvalidPlacementGroup.Unknown" => ErrorClass::NotFound,
         "AuthFailure.ServiceLinkedRoleCreationNotPermitted" => ErrorClass::ServiceLinkedRoleMissing,
         "RequestLimitExceeded"
         | "Throttling"
@@ -215,7 +216,7 @@ mod tests {
         }
         assert_eq!(
             classify("InvalidPlacementGroup.Unknown", "The placement group is unknown"),
-            ErrorClass::Invalid
+            ErrorClass::NotFound
         );
     }
 }

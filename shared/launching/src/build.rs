@@ -220,6 +220,7 @@ fn build_one(
         token,
         request: request.to_stored(),
         reservation: fleet.reservation.clone(),
+        placement: fleet.placement.clone(),
         claims: group.iter().map(|c| LaunchClaim { name: c.name.clone(), pods: c.pods.clone() }).collect(),
         cause: cause.clone(),
         created_at: input.now,

@@ -15,6 +15,7 @@ use tenon_domain::catalog::facts::InstanceTypeFacts;
 use tenon_domain::catalog::{AmiFamily, CapacityType, InstanceTypeOption, PriceRank};
 use tenon_domain::class_status::{ClassStatus, ClassSubnet, image_for};
 use tenon_domain::id::{ImageId, InstanceType};
+use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::resources::ResourceName;
 use tenon_domain::unavailable::{
@@ -96,6 +97,8 @@ pub struct Fleet {
     pub capacity_type: CapacityType,
     /// The capacity reservation of the launch.
     pub reservation: Option<LaunchedInto>,
+    /// The placement group of the launch.
+    pub placement: Option<LaunchPlacement>,
     /// Overrides by template, cheapest first.
     pub overrides: BTreeMap<TemplateKey, Vec<FleetOverride>>,
     /// The marks whose lease the launch takes.
@@ -112,6 +115,35 @@ pub struct TemplateKey {
     pub image: ImageId,
     /// The pods that the plan counted on; `None` for a Custom image, whose kubelet isn't told.
     pub max_pods: Option<u32>,
+    /// How many EFA interfaces the types have, if the claim requests any; a template's interfaces must fit its types.
+    pub efa_interfaces: u32,
+}
+
+/// Whether a claim's pods request Elastic Fabric Adapters. Without a request its instances are launched with none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EfaRequest {
+    /// They do.
+    Requested,
+    /// They don't.
+    NotRequested,
+}
+
+impl EfaRequest {
+    /// The request of a claim.
+    pub(crate) fn of(claim: &PlannedClaim) -> Self {
+        if claim.requests.get(&ResourceName::EFA).is_zero() { Self::NotRequested } else { Self::Requested }
+    }
+
+    /// How many EFA interfaces an instance of the type is launched with: all that it has.
+    fn interfaces(self, option: &InstanceTypeOption) -> u32 {
+        match self {
+            Self::Requested => {
+                let all = option.capacity.get(&ResourceName::EFA).value_ceil();
+                u32::try_from(all).unwrap_or(0)
+            }
+            Self::NotRequested => 0,
+        }
+    }
 }
 
 /// The fleet for a claim.
@@ -138,12 +170,21 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
     let fleet = Fleet {
         capacity_type,
         reservation,
+        placement: input.status.placement_group.as_ref().map(|group| group.place(&claim.requirements)),
         overrides: BTreeMap::new(),
         leases: BTreeSet::new(),
         unpriced: BTreeSet::new(),
     };
-    let mut choosing =
-        Choosing { input, most, types: BTreeSet::new(), count: 0, is_cut: false, left: None, fleet };
+    let mut choosing = Choosing {
+        input,
+        efa: EfaRequest::of(claim),
+        most,
+        types: BTreeSet::new(),
+        count: 0,
+        is_cut: false,
+        left: None,
+        fleet,
+    };
     let subnets = subnets(input);
     offerings.retain(|offering| subnets.contains_key(offering.zone.as_str()));
     let mut of_all = Flexibility::new(&claim.requirements, input.types);
@@ -168,6 +209,8 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
 /// A fleet in the making.
 struct Choosing<'a> {
     input: FleetInput<'a>,
+    /// Whether the claim requests EFA interfaces.
+    efa: EfaRequest,
     /// How many leases its launch may take.
     most: usize,
     types: BTreeSet<InstanceType>,
@@ -227,7 +270,11 @@ impl Choosing<'_> {
         let Some(option) = find_option(self.input.types, name) else { return };
         let facts = &*option.facts;
         let Some(image) = image_for(&self.input.status.images, facts) else { return };
-        let key = TemplateKey { image: image.id.clone(), max_pods: max_pods(self.input.family, option) };
+        let key = TemplateKey {
+            image: image.id.clone(),
+            max_pods: max_pods(self.input.family, option),
+            efa_interfaces: self.efa.interfaces(option),
+        };
         if self.is_full(name, &key) {
             self.is_cut = true;
             return;

@@ -5,6 +5,7 @@
 
 pub mod build;
 pub mod fleet;
+mod interfaces;
 pub mod min_values;
 pub mod template;
 #[cfg(test)]

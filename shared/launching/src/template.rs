@@ -13,11 +13,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use tenon_domain::api::node_class;
-use tenon_domain::catalog::settings::{self, GIB};
+use tenon_domain::catalog::settings::{self, GIB, NestedVirtualization};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::digest::Digest;
-use tenon_domain::id::{ImageId, ParseIdError, ReservationId, SecurityGroupId};
+use tenon_domain::id::{ImageId, ParseIdError, PlacementGroupId, ReservationId, SecurityGroupId};
 use tenon_domain::labels;
+use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::registry::Allowances;
 use tenon_domain::reservation::{LaunchedInto, ReservedCapacity};
 use tenon_domain::tags;
@@ -26,6 +27,8 @@ use tenon_ec2::port::{
     LaunchTemplateData, MetadataTokens, Monitoring, ReservationPreference, Tags,
 };
 
+use crate::fleet::{Fleet, TemplateKey};
+use crate::interfaces::{StoredInterface, interfaces, primary_alone, restored};
 use crate::user_data::{NodeSetup, UserDataError, user_data};
 
 /// Letters and digits of a name that come from the content.
@@ -33,7 +36,30 @@ const NAME_DIGITS: usize = 24;
 /// The version of the stored form that is written.
 const VERSION: u32 = 1;
 
-/// The template for a setup, a resolved class, one of its images, and the launch's reservation. With the gate
+/// What a launch decides of its instances, besides their image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LaunchSite<'a> {
+    /// The capacity reservation.
+    pub reservation: Option<&'a LaunchedInto>,
+    /// The placement group.
+    pub placement: Option<&'a LaunchPlacement>,
+    /// How many EFA interfaces each instance has, unless the class names its interfaces.
+    pub efa_interfaces: u32,
+}
+
+impl<'a> LaunchSite<'a> {
+    /// The site of a fleet's instances of one template.
+    #[must_use]
+    pub const fn of(fleet: &'a Fleet, key: &TemplateKey) -> Self {
+        Self {
+            reservation: fleet.reservation.as_ref(),
+            placement: fleet.placement.as_ref(),
+            efa_interfaces: key.efa_interfaces,
+        }
+    }
+}
+
+/// The template for a setup, a resolved class, one of its images, and the launch's site. With the gate
 /// `ReservedCapacity` on, a launch without a reservation opts out of open reservations, which stay free for launches
 /// that name them. With the gate off, the template leaves reservations to EC2's default.
 ///
@@ -42,7 +68,7 @@ pub fn template(
     setup: &NodeSetup<'_>,
     status: &ClassStatus,
     image: &ImageId,
-    into: Option<&LaunchedInto>,
+    site: LaunchSite<'_>,
 ) -> Result<CreateLaunchTemplate, UserDataError> {
     let (registry, class) = (setup.registry, setup.class);
     let named = status.images.iter().find(|known| known.id == *image);
@@ -68,11 +94,14 @@ pub fn template(
             },
         }),
         monitoring: class.detailed_monitoring.then_some(Monitoring::Detailed),
-        associate_public_ip: class.associate_public_ip,
+        network_interfaces: interfaces(class, site.efa_interfaces),
+        nested_virtualization: class.settings.nested_virtualization,
         network_interface_tags: tags.clone(),
         reservations: ReservedCapacity::behind(registry.gates).map(|_| {
-            into.map_or(ReservationPreference::None, |into| ReservationPreference::Only(into.id.clone()))
+            let only = |into: &LaunchedInto| ReservationPreference::Only(into.id.clone());
+            site.reservation.map_or(ReservationPreference::None, only)
         }),
+        placement: site.placement.cloned(),
     };
     let nameless = CreateLaunchTemplate { name: String::new(), data, tags };
     let digest = Digest::of_texts([to_stored(&nameless).as_str()]).base36(NAME_DIGITS);
@@ -158,12 +187,29 @@ struct StoredTemplate {
     block_devices: Vec<StoredDevice>,
     metadata_options: Option<StoredMetadata>,
     detailed_monitoring: Option<bool>,
+    /// A public address of the primary interface, if nothing else is said about interfaces.
     associate_public_ip: Option<bool>,
+    /// Absent if `associate_public_ip` says all: old templates keep their name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    network_interfaces: Vec<StoredInterface>,
+    /// Absent if unset: old templates keep their name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nested_virtualization: Option<bool>,
     network_interface_tags: Tags,
     tags: Tags,
     /// Absent without a preference: old templates keep their name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reservations: Option<StoredPreference>,
+    /// Absent without a placement group: old templates keep their name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    placement: Option<StoredPlacement>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredPlacement {
+    group: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    partition: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -206,6 +252,7 @@ pub fn to_stored(request: &CreateLaunchTemplate) -> String {
         Some(InstanceProfileSpec::Arn(arn)) => (None, Some(arn.clone())),
         None => (None, None),
     };
+    let primary = primary_alone(&data.network_interfaces);
     let stored = StoredTemplate {
         v: VERSION,
         name: request.name.clone(),
@@ -222,12 +269,24 @@ pub fn to_stored(request: &CreateLaunchTemplate) -> String {
             tokens_required: options.http_tokens == MetadataTokens::Required,
         }),
         detailed_monitoring: data.monitoring.map(|monitoring| monitoring == Monitoring::Detailed),
-        associate_public_ip: data.associate_public_ip,
+        associate_public_ip: primary.and_then(|primary| primary.associate_public_ip),
+        network_interfaces: match primary {
+            Some(_) => Vec::new(),
+            None => data.network_interfaces.iter().copied().map(StoredInterface::from).collect(),
+        },
+        nested_virtualization: data.nested_virtualization.map(|nested| match nested {
+            NestedVirtualization::Enabled => true,
+            NestedVirtualization::Disabled => false,
+        }),
         network_interface_tags: data.network_interface_tags.clone(),
         tags: request.tags.clone(),
         reservations: data.reservations.as_ref().map(|preference| match preference {
             ReservationPreference::Only(id) => StoredPreference::Only(id.to_string()),
             ReservationPreference::None => StoredPreference::None,
+        }),
+        placement: data.placement.as_ref().map(|placement| StoredPlacement {
+            group: placement.group.to_string(),
+            partition: placement.partition,
         }),
     };
     // Strings, numbers and lists with text keys: there is nothing that JSON can't hold.
@@ -269,11 +328,19 @@ pub fn from_stored(text: &str) -> Result<CreateLaunchTemplate, StoredTemplateErr
         monitoring: stored
             .detailed_monitoring
             .map(|on| if on { Monitoring::Detailed } else { Monitoring::Basic }),
-        associate_public_ip: stored.associate_public_ip,
+        network_interfaces: restored(stored.associate_public_ip, stored.network_interfaces),
+        nested_virtualization: stored.nested_virtualization.map(|enabled| {
+            if enabled { NestedVirtualization::Enabled } else { NestedVirtualization::Disabled }
+        }),
         network_interface_tags: stored.network_interface_tags,
         reservations: stored.reservations.map(preference).transpose().map_err(id)?,
+        placement: stored.placement.map(placement).transpose().map_err(id)?,
     };
     Ok(CreateLaunchTemplate { name: stored.name, data, tags: stored.tags })
+}
+
+fn placement(stored: StoredPlacement) -> Result<LaunchPlacement, ParseIdError> {
+    Ok(LaunchPlacement { group: PlacementGroupId::parse(stored.group)?, partition: stored.partition })
 }
 
 fn preference(stored: StoredPreference) -> Result<ReservationPreference, ParseIdError> {
@@ -316,7 +383,9 @@ device_forms!(
 mod tests {
     use super::*;
     use crate::testing::{class, registry, status};
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
+    use tenon_domain::api::Ec2NodeClass;
+    use tenon_domain::catalog::settings::ConnectionTracking;
     use tenon_domain::registry::FeatureGate;
     use tenon_domain::reservation::ReservationKind;
 
@@ -342,7 +411,8 @@ mod tests {
             taints: &[],
             max_pods: Some(29),
         };
-        template(&setup, &status, &status.images[0].id, into.as_ref()).unwrap()
+        let site = LaunchSite { reservation: into.as_ref(), ..LaunchSite::default() };
+        template(&setup, &status, &status.images[0].id, site).unwrap()
     }
 
     /// The template of a class whose manifest asks for such a volume, in a cluster that may use these owners'
@@ -371,7 +441,7 @@ mod tests {
             taints: &[],
             max_pods: Some(29),
         };
-        template(&setup, &status, &status.images[0].id, None).unwrap()
+        template(&setup, &status, &status.images[0].id, LaunchSite::default()).unwrap()
     }
 
     /// The cluster's entry may have lost the allowance since the class was validated.
@@ -427,6 +497,62 @@ mod tests {
         assert_eq!(from_stored(&to_stored(&none)).unwrap(), none);
     }
 
+    fn made_of(change: impl FnOnce(&mut Ec2NodeClass)) -> CreateLaunchTemplate {
+        let (registry, mut class, status) = (registry("prod"), class("default"), status("default"));
+        change(&mut class);
+        let labels = BTreeMap::new();
+        let setup = NodeSetup {
+            registry: &registry,
+            class: &class,
+            labels: &labels,
+            taints: &[],
+            max_pods: Some(29),
+        };
+        template(&setup, &status, &status.images[0].id, LaunchSite::default()).unwrap()
+    }
+
+    #[test]
+    fn each_word_about_interfaces_or_the_processor_makes_another_template() {
+        let plain = made_of(|_| ());
+        assert!(plain.data.network_interfaces.is_empty());
+        let stored = to_stored(&plain);
+        assert!(stored.contains(r#""associate_public_ip":null"#), "{stored}");
+        for added in ["network_interfaces", "nested_virtualization"] {
+            assert!(!stored.contains(added), "{stored}");
+        }
+        let public = made_of(|class| class.associate_public_ip = Some(false));
+        let stored = to_stored(&public);
+        assert!(stored.contains(r#""associate_public_ip":false"#), "{stored}");
+        assert!(!stored.contains("network_interfaces"), "{stored}");
+        let others = [
+            public,
+            made_of(|class| class.ip_prefix_count = Some(1)),
+            made_of(|class| class.ip_prefix_count = Some(2)),
+            made_of(|class| class.settings.connection_tracking = Some(ConnectionTracking::default())),
+            made_of(|class| class.settings.nested_virtualization = Some(NestedVirtualization::Enabled)),
+            made_of(|class| class.settings.nested_virtualization = Some(NestedVirtualization::Disabled)),
+        ];
+        let names: BTreeSet<&str> = others.iter().chain([&plain]).map(|made| made.name.as_str()).collect();
+        assert_eq!(names.len(), 1 + others.len());
+        for made in &others {
+            assert_eq!(from_stored(&to_stored(made)).unwrap(), *made);
+        }
+    }
+
+    #[test]
+    fn monitoring_metadata_and_the_public_address_reach_the_template() {
+        let made = made_of(|class| {
+            class.detailed_monitoring = true;
+            class.associate_public_ip = Some(true);
+            class.metadata_options.http_tokens = "optional".to_owned();
+            class.metadata_options.http_put_response_hop_limit = 2;
+        });
+        assert_eq!(made.data.monitoring, Some(Monitoring::Detailed));
+        assert_eq!(made.data.network_interfaces[0].associate_public_ip, Some(true));
+        let options = made.data.metadata_options.unwrap();
+        assert_eq!((options.http_tokens, options.http_put_response_hop_limit), (MetadataTokens::Optional, 2));
+    }
+
     #[test]
     fn a_template_is_named_by_its_content() {
         let one = made(&[("team", "a")]);
@@ -450,6 +576,33 @@ mod tests {
         for template in [none, one] {
             assert_ne!(template.name, plain.name);
             assert_eq!(from_stored(&to_stored(&template)).unwrap(), template);
+        }
+    }
+
+    #[test]
+    fn a_template_names_its_placement_group_and_is_stored_as_before_without_one() {
+        let made = |placement: Option<LaunchPlacement>| {
+            let (registry, class, status) = (registry("prod"), class("default"), status("default"));
+            let labels = BTreeMap::new();
+            let setup = NodeSetup {
+                registry: &registry,
+                class: &class,
+                labels: &labels,
+                taints: &[],
+                max_pods: Some(29),
+            };
+            let site = LaunchSite { placement: placement.as_ref(), ..LaunchSite::default() };
+            template(&setup, &status, &status.images[0].id, site).unwrap()
+        };
+        let placed = |partition| LaunchPlacement { group: "pg-1".parse().unwrap(), partition };
+        let plain = made(None);
+        assert!(!to_stored(&plain).contains("placement"), "{}", to_stored(&plain));
+        let (anywhere, second) = (made(Some(placed(None))), made(Some(placed(Some(2)))));
+        assert_eq!(second.data.placement, Some(placed(Some(2))));
+        let names = BTreeSet::from([&plain.name, &anywhere.name, &second.name]);
+        assert_eq!(names.len(), 3);
+        for made in [&plain, &anywhere, &second] {
+            assert_eq!(from_stored(&to_stored(made)).unwrap(), *made);
         }
     }
 

@@ -36,12 +36,14 @@ pub(crate) fn class(name: &str) -> Ec2NodeClass {
         security_group_selector: Vec::new(),
         ami_selector: Vec::new(),
         reservation_selector: Vec::new(),
+        placement_group: None,
         settings,
         user_data: None,
         identity: NodeIdentity::InstanceProfile(InstanceProfile::Name("nodes".to_owned())),
         tags: BTreeMap::new(),
         metadata_options: MetadataOptions::default(),
         associate_public_ip: None,
+        ip_prefix_count: None,
         detailed_monitoring: false,
         context: None,
         spec_hash: SpecHash::default(),
@@ -85,6 +87,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
         instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
         profile_seen: None,
         reservations: None,
+        placement_group: None,
         shifts: None,
         validation: Seen::Holds(()),
         unsupported: Vec::new(),
@@ -101,6 +104,11 @@ pub(crate) fn types() -> Vec<tenon_domain::catalog::InstanceTypeOption> {
 pub(crate) fn many_types() -> Vec<tenon_domain::catalog::InstanceTypeOption> {
     let families = ["c5.", "c6i.", "c7i.", "m5.", "m6i.", "m7i.", "r5.", "r6i."];
     types_where(|name| families.iter().any(|family| name.starts_with(family)) && !name.contains("metal"))
+}
+
+/// Two types with one and with two EFA interfaces, by name.
+pub(crate) fn efa_types() -> Vec<tenon_domain::catalog::InstanceTypeOption> {
+    types_where(|name| ["c5n.18xlarge", "c6in.32xlarge"].contains(&name))
 }
 
 fn types_where(wanted: impl Fn(&str) -> bool) -> Vec<tenon_domain::catalog::InstanceTypeOption> {

@@ -4,12 +4,17 @@
 
 use std::collections::BTreeMap;
 
+use tenon_domain::api::node_class::PlacementGroupSelector;
+use tenon_domain::catalog::facts::PlacementStrategy;
+use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
 use tenon_domain::id::ReservationId;
+use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::port::{
     BlockDeviceMapping, CapacityReservation, CapacityReservationFilter, ImageArchitecture, ImageFilter,
-    InstanceFilter, ReservationPreference, ResourceFilter, TargetCapacityType, VolumeSnapshot,
+    InstanceFilter, InterfaceKind, NetworkInterfaceSpec, PlacementGroup, ReservationPreference,
+    ResourceFilter, TargetCapacityType, VolumeSnapshot,
 };
 use tenon_ec2::{Ec2, Ec2Error, ErrorClass, InstanceProfiles, Parameters, Pricing, ZonalShift};
 use tenon_ec2_tests::{Server, WireServer, edges, run};
@@ -98,6 +103,68 @@ fn a_template_may_say_everything_of_a_volume() {
             delete_on_termination: Some(false),
         }];
         server.ec2().create_launch_template(&template).await.unwrap();
+    });
+}
+
+#[test]
+fn a_template_may_say_everything_of_its_interfaces_and_processor() {
+    run(async {
+        let server = WireServer::new().await;
+        let mut template = server.world().template();
+        template.data.nested_virtualization = Some(NestedVirtualization::Enabled);
+        template.data.network_interfaces = vec![
+            NetworkInterfaceSpec {
+                card: Some(0),
+                device: 0,
+                kind: Some(InterfaceKind::Interface),
+                associate_public_ip: Some(false),
+                ipv4_prefix_count: Some(2),
+                connection_tracking: Some(ConnectionTracking {
+                    tcp_established_timeout_seconds: Some(350),
+                    udp_stream_timeout_seconds: Some(120),
+                    udp_timeout_seconds: Some(45),
+                }),
+                delete_on_termination: Some(true),
+            },
+            NetworkInterfaceSpec {
+                card: Some(1),
+                device: 1,
+                kind: Some(InterfaceKind::EfaOnly),
+                delete_on_termination: Some(true),
+                ..NetworkInterfaceSpec::default()
+            },
+        ];
+        server.ec2().create_launch_template(&template).await.unwrap();
+        assert_eq!(server.twin().template_data(&template.name), Some(template.data));
+    });
+}
+
+#[test]
+fn placement_groups_are_found_and_launched_into() {
+    run(async {
+        let server = WireServer::new().await;
+        let (ec2, world) = (server.ec2(), server.world());
+        let made = PlacementGroup {
+            id: "pg-0123456789abcdef0".parse().unwrap(),
+            name: "apart".to_owned(),
+            strategy: PlacementStrategy::Partition,
+            partition_count: Some(3),
+        };
+        server.twin().create_placement_group(made.clone());
+        let by_name = PlacementGroupSelector::Name(made.name.clone());
+        assert_eq!(ec2.describe_placement_groups(&by_name).await.unwrap(), [made.clone()]);
+        let by_id = PlacementGroupSelector::Id(made.id.clone());
+        assert_eq!(ec2.describe_placement_groups(&by_id).await.unwrap(), [made.clone()]);
+        let unknown = PlacementGroupSelector::Name("other".to_owned());
+        let error = ec2.describe_placement_groups(&unknown).await.unwrap_err();
+        assert_eq!(error.class(), ErrorClass::NotFound);
+        let mut template = world.template();
+        template.data.placement = Some(LaunchPlacement { group: made.id.clone(), partition: Some(2) });
+        ec2.create_launch_template(&template).await.unwrap();
+        let request = world.fleet(TargetCapacityType::OnDemand, 1, vec![world.launch("m5.large", 0)]);
+        let result = ec2.create_fleet(&request).await.unwrap();
+        let id = result.instance_ids().remove(0);
+        assert_eq!(server.twin().instance(&id).unwrap().placement, template.data.placement);
     });
 }
 

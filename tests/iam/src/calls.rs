@@ -46,6 +46,7 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
     ("ec2:DescribeInstanceTypes", &["ec2:DescribeInstanceTypes"]),
     ("ec2:DescribeInstances", &["ec2:DescribeInstances"]),
     ("ec2:DescribeLaunchTemplates", &["ec2:DescribeLaunchTemplates"]),
+    ("ec2:DescribePlacementGroups", &["ec2:DescribePlacementGroups"]),
     ("ec2:DescribeSecurityGroups", &["ec2:DescribeSecurityGroups"]),
     ("ec2:DescribeSnapshots", &["ec2:DescribeSnapshots"]),
     ("ec2:DescribeSpotPriceHistory", &["ec2:DescribeSpotPriceHistory"]),
@@ -233,7 +234,14 @@ fn create_template(template: &CreateLaunchTemplate) -> Vec<Request> {
             ["ec2:CreateFleet", "ec2:RunInstances"].map(|action| Request::new(action, reservation.clone())),
         );
     }
-    // The scenarios' profiles are named like their roles.
+    if let Some(placement) = &data.placement {
+        // By its name, which the template doesn't say.
+        let group = arn("ec2", &format!("placement-group/{}", placement.group));
+        asked.extend(
+            ["ec2:CreateFleet", "ec2:RunInstances"].map(|action| Request::new(action, group.clone())),
+        );
+    }
+    // The scenarios' profiles are named like their roles, as the cluster's stack makes them.
     let role = data.instance_profile.as_ref().map(|profile| match profile {
         InstanceProfileSpec::Name(name) | InstanceProfileSpec::Arn(name) => {
             name.rsplit('/').next().unwrap_or(name)

@@ -4,6 +4,8 @@
 //! Decides the list, each with its reason.
 
 use serde_json::Value;
+use tenon_domain::id::PlacementGroupId;
+use tenon_domain::placement::LaunchPlacement;
 use tenon_ec2::port::{BlockDeviceMapping, CreateLaunchTemplate, LaunchTemplateData, Tags};
 use tenon_region::asked::AskedCall;
 
@@ -40,7 +42,9 @@ pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
         asked.extend(unplayed()?);
     }
     if role == "node-classes" {
-        asked.extend(calls::requests(AskedCall::Other("DescribeSnapshots"))?);
+        for call in ["DescribePlacementGroups", "DescribeSnapshots"] {
+            asked.extend(calls::requests(AskedCall::Other(call))?);
+        }
         // An image that AWS publishes and one of this account, each behind its parameter.
         let names = [
             "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id",
@@ -52,7 +56,7 @@ pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
     Ok(asked)
 }
 
-/// A class with a volume from a snapshot, which no scenario has.
+/// A class with a volume from a snapshot and a placement group, which no scenario has.
 fn unplayed() -> Result<Vec<Request>, String> {
     let device =
         BlockDeviceMapping { snapshot_id: Some("snap-1".to_owned()), ..BlockDeviceMapping::default() };
@@ -60,6 +64,10 @@ fn unplayed() -> Result<Vec<Request>, String> {
     let data = LaunchTemplateData {
         block_devices: vec![device],
         network_interface_tags: ours.clone(),
+        placement: Some(LaunchPlacement {
+            group: PlacementGroupId::parse("pg-1").map_err(|error| error.to_string())?,
+            partition: None,
+        }),
         ..LaunchTemplateData::default()
     };
     let template = CreateLaunchTemplate { name: "tenon-tenon-1".to_owned(), data, tags: ours };

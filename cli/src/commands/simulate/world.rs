@@ -131,6 +131,12 @@ fn options(
         let fields = ignored.join("`, `");
         warnings.push(format!("EC2NodeClass `{}`: unsupported, so ignored: `{fields}`", class.name));
     }
+    if class.placement_group.is_some() {
+        warnings.push(format!(
+            "EC2NodeClass `{}`: a simulation resolves no placement group: planning without `spec.placementGroupSelector`",
+            class.name
+        ));
+    }
     let places = subnets.as_deref().map_or(Places::AllZones, Places::Subnets);
     let marks = Marks::default();
     let exhaustion = Exhaustion { marks: &marks, requests: &[], now: Timestamp::UNIX_EPOCH };

@@ -232,6 +232,7 @@ fn with_launch(mut input: LifecycleInput, state: LaunchState) -> LifecycleInput 
         class: "default".parse().unwrap(),
         token: "token".parse().unwrap(),
         reservation: None,
+        placement: None,
         request: String::new(),
         claims: vec![LaunchClaim { name: name(0), pods: vec![] }],
         cause: LaunchCause::PendingPods,

@@ -104,6 +104,7 @@ fn class(conditions: &[(ConditionType, ConditionStatus, ConditionReason, &str)])
         security_groups: vec![],
         images: vec![],
         reservations: ClassReservations::default(),
+        placement_group: None,
         instance_profile: None,
         profile_seen: None,
         conditions: conditions.iter().map(condition).collect(),

@@ -8,6 +8,7 @@
 mod answers;
 mod edits;
 mod foreign_images;
+mod placement;
 mod reservations;
 mod resolving;
 mod running;

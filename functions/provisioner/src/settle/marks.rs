@@ -190,6 +190,11 @@ fn exhausted(input: SettleInput<'_>, error: &FleetItemError) -> Option<Unavailab
             Some(UnavailableKey::Reservation(into.id.clone()))
         }
         Effect::Reservation => None,
+        // A placement group may lack the capacity that other launches get.
+        Effect::Offering if input.launch.placement.is_some() => Some(UnavailableKey::RequestOffering {
+            digest: RequestDigest::of_class(input.cluster, input.status?),
+            offering: offering()?,
+        }),
         Effect::Offering => offering().map(UnavailableKey::Offering),
         // Nor its placement group, which is the class's.
         Effect::RequestOffering | Effect::PlacementGroup => Some(UnavailableKey::RequestOffering {

@@ -147,7 +147,7 @@ pub fn settle(input: SettleInput<'_>, answer: &LaunchAnswer) -> Settlement {
     settlement
 }
 
-/// The instances of a launch. Their reservation is the launch's own; EC2's field isn't read.
+/// The instances of a launch. Their reservation and placement are the launch's own; EC2's field isn't read.
 fn instances(launch: &Launch, answer: &LaunchAnswer) -> Vec<LaunchedInstance> {
     let paid = |capacity_type: TargetCapacityType| match &launch.reservation {
         Some(_) => CapacityType::Reserved,
@@ -167,6 +167,7 @@ fn instances(launch: &Launch, answer: &LaunchAnswer) -> Vec<LaunchedInstance> {
                     subnet: some.from.subnet.clone(),
                     capacity_type: paid(some.capacity_type),
                     reservation: launch.reservation.clone(),
+                    placement: launch.placement.clone(),
                     image: some.from.image.clone()?,
                 })
             })
@@ -181,6 +182,7 @@ fn instances(launch: &Launch, answer: &LaunchAnswer) -> Vec<LaunchedInstance> {
                 subnet: instance.subnet.clone(),
                 capacity_type: paid(instance.capacity_type),
                 reservation: launch.reservation.clone(),
+                placement: launch.placement.clone(),
                 image: instance.image.clone(),
             })
             .collect(),

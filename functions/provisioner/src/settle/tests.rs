@@ -8,6 +8,7 @@ use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::class_status::{ClassObservation, ClassSubnet, Seen};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::launch::LaunchCause;
+use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::reservation::{LaunchedInto, ReservationKind};
 use tenon_domain::unavailable::{Mark, Probe, Refusal, RefusalCause, RequestDigest, UnavailableKey};
 use tenon_ec2::data::Ec2Data;
@@ -56,6 +57,7 @@ impl SettleWorld {
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
             profile_seen: None,
             reservations: None,
+            placement_group: None,
             shifts: None,
             validation: Seen::Holds(()),
             unsupported: Vec::new(),
@@ -67,6 +69,7 @@ impl SettleWorld {
             class: "default".parse().unwrap(),
             token: "token-1".parse().unwrap(),
             reservation: None,
+            placement: None,
             request: String::new(),
             claims: Vec::new(),
             cause: LaunchCause::PendingPods,
@@ -399,6 +402,18 @@ fn what_a_launch_into_a_reservation_is_told_is_about_the_reservation() {
     assert_eq!(world.words(&fleet(&[], full)), [""; 0]);
     let held = instances(&world.launch, &fleet(&[m5()], Vec::new()));
     assert_eq!((held[0].capacity_type, held[0].reservation.clone()), (CapacityType::OnDemand, None));
+}
+
+#[test]
+fn what_a_launch_into_a_placement_group_is_told_is_about_such_requests() {
+    let mut world = SettleWorld::new([]);
+    let placement = LaunchPlacement { group: "pg-1".parse().unwrap(), partition: Some(2) };
+    world.launch.placement = Some(placement.clone());
+    let m5 = || from("m5.large", "us-east-1a");
+    let dry = vec![error("InsufficientInstanceCapacity", Some(m5()))];
+    assert_eq!(world.words(&fleet(&[], dry)), ["request#CLASS#on-demand#use1-az1#m5.large refused from 2"]);
+    let held = instances(&world.launch, &fleet(&[m5()], Vec::new()));
+    assert_eq!(held[0].placement, Some(placement));
 }
 
 /// The n-th instance that carries the launch's tag.

@@ -1,11 +1,13 @@
 //! Lists: requests, paging, and reading of items.
 
+use tenon_domain::api::node_class::PlacementGroupSelector;
 use tenon_domain::catalog::describe::{Limits, facts};
+use tenon_domain::catalog::facts::PlacementStrategy;
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{
     CapacityReservationFilter, DisabledImages, ImageArchitecture, ImageFilter, ImageState, InstanceFilter,
-    InstanceState, LocationType, PageToken, ResourceFilter, TagFilter, TargetCapacityType,
+    InstanceState, LocationType, PageToken, PlacementGroup, ResourceFilter, TagFilter, TargetCapacityType,
 };
 
 use super::{block_on, check_form, ec2};
@@ -352,4 +354,28 @@ fn a_field_that_ec2_left_out_is_named() {
         error.to_string(),
         "`DescribeInstances` failed inside EC2: the answer's `ImageId` is missing (`MalformedAnswer`)"
     );
+}
+
+#[test]
+fn available_placement_groups_are_asked_for_by_id_or_name() {
+    let body = "<DescribePlacementGroupsResponse><placementGroupSet><item><groupName>apart</groupName><state>available</state><strategy>partition</strategy><partitionCount>3</partitionCount><groupId>pg-1</groupId></item></placementGroupSet></DescribePlacementGroupsResponse>";
+    let near = "<DescribePlacementGroupsResponse><placementGroupSet><item><groupName>near</groupName><state>available</state><strategy>cluster</strategy><groupId>pg-2</groupId></item></placementGroupSet></DescribePlacementGroupsResponse>";
+    let (ec2, http) = ec2(&[(200, body), (200, near)]);
+    let by_name = PlacementGroupSelector::Name("apart".to_owned());
+    let found = block_on(ec2.describe_placement_groups(&by_name)).unwrap();
+    let expected = PlacementGroup {
+        id: "pg-1".parse().unwrap(),
+        name: "apart".to_owned(),
+        strategy: PlacementStrategy::Partition,
+        partition_count: Some(3),
+    };
+    assert_eq!(found, [expected]);
+    let by_id = PlacementGroupSelector::Id("pg-2".parse().unwrap());
+    let found = block_on(ec2.describe_placement_groups(&by_id)).unwrap();
+    assert_eq!((found[0].strategy, found[0].partition_count), (PlacementStrategy::Cluster, None));
+    let requests = http.sent();
+    let available = [("Filter.1.Name", "state"), ("Filter.1.Value.1", "available")];
+    let asked = |own| [&[("Action", "DescribePlacementGroups"), own], &available[..]].concat();
+    check_form(&requests[0], &asked(("GroupName.1", "apart")));
+    check_form(&requests[1], &asked(("GroupId.1", "pg-2")));
 }

@@ -1,9 +1,12 @@
 //! Launch templates, tags and terminations.
 
+use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
+use tenon_domain::placement::LaunchPlacement;
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InstanceState,
-    LaunchTemplateData, LaunchTemplateFilter, MetadataTokens, Monitoring, ReservationPreference, Tags,
+    InterfaceKind, LaunchTemplateData, LaunchTemplateFilter, MetadataTokens, Monitoring,
+    NetworkInterfaceSpec, ReservationPreference, Tags,
 };
 
 use super::{block_on, check_form, ec2, forms};
@@ -46,9 +49,11 @@ fn template() -> CreateLaunchTemplate {
                 http_tokens: MetadataTokens::Required,
             }),
             monitoring: Some(Monitoring::Basic),
-            associate_public_ip: None,
+            network_interfaces: Vec::new(),
+            nested_virtualization: Some(NestedVirtualization::Enabled),
             network_interface_tags: tags("n"),
             reservations: Some(ReservationPreference::Only("cr-1".parse().unwrap())),
+            placement: Some(LaunchPlacement { group: "pg-1".parse().unwrap(), partition: Some(2) }),
         },
         tags: tags("k"),
     }
@@ -73,6 +78,7 @@ const EXPECTED: &[(&str, &str)] = &[
         "LaunchTemplateData.CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId",
         "cr-1",
     ),
+    ("LaunchTemplateData.CpuOptions.NestedVirtualization", "enabled"),
     ("LaunchTemplateData.IamInstanceProfile.Name", "node"),
     ("LaunchTemplateData.ImageId", "ami-1"),
     ("LaunchTemplateData.MetadataOptions.HttpEndpoint", "enabled"),
@@ -80,6 +86,8 @@ const EXPECTED: &[(&str, &str)] = &[
     ("LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit", "1"),
     ("LaunchTemplateData.MetadataOptions.HttpTokens", "required"),
     ("LaunchTemplateData.Monitoring.Enabled", "false"),
+    ("LaunchTemplateData.Placement.GroupId", "pg-1"),
+    ("LaunchTemplateData.Placement.PartitionNumber", "2"),
     ("LaunchTemplateData.SecurityGroupId.1", "sg-1"),
     ("LaunchTemplateData.TagSpecification.1.ResourceType", "network-interface"),
     ("LaunchTemplateData.TagSpecification.1.Tag.1.Key", "n"),
@@ -129,19 +137,55 @@ fn a_template_of_no_reservation_says_so_and_one_may_say_nothing() {
 }
 
 #[test]
-fn groups_move_to_the_interface_that_says_whether_there_is_a_public_address() {
+fn groups_move_to_the_interfaces_that_a_template_has() {
     let mut template = template();
-    template.data.associate_public_ip = Some(false);
+    template.data.network_interfaces = vec![
+        NetworkInterfaceSpec {
+            card: None,
+            device: 0,
+            kind: None,
+            associate_public_ip: Some(false),
+            ipv4_prefix_count: Some(2),
+            connection_tracking: Some(ConnectionTracking {
+                tcp_established_timeout_seconds: Some(350),
+                udp_stream_timeout_seconds: Some(120),
+                udp_timeout_seconds: None,
+            }),
+            delete_on_termination: None,
+        },
+        NetworkInterfaceSpec {
+            card: Some(1),
+            device: 1,
+            kind: Some(InterfaceKind::EfaOnly),
+            delete_on_termination: Some(true),
+            ..NetworkInterfaceSpec::default()
+        },
+    ];
     template.data.instance_profile = Some(InstanceProfileSpec::Arn("arn:x".to_owned()));
     let form = written(&template);
-    for (key, value) in [
-        ("LaunchTemplateData.NetworkInterface.1.AssociatePublicIpAddress", "false"),
-        ("LaunchTemplateData.NetworkInterface.1.DeviceIndex", "0"),
-        ("LaunchTemplateData.NetworkInterface.1.SecurityGroupId.1", "sg-1"),
-        ("LaunchTemplateData.IamInstanceProfile.Arn", "arn:x"),
-    ] {
-        assert_eq!(form.get(key).map(String::as_str), Some(value), "{key}: {form:#?}");
-    }
+    let of_interfaces: Vec<(&str, &str)> = form
+        .iter()
+        .filter_map(|(key, value)| {
+            Some((key.strip_prefix("LaunchTemplateData.NetworkInterface.")?, value.as_str()))
+        })
+        .collect();
+    assert_eq!(
+        of_interfaces,
+        [
+            ("1.AssociatePublicIpAddress", "false"),
+            ("1.ConnectionTrackingSpecification.TcpEstablishedTimeout", "350"),
+            ("1.ConnectionTrackingSpecification.UdpStreamTimeout", "120"),
+            ("1.DeviceIndex", "0"),
+            ("1.Ipv4PrefixCount", "2"),
+            ("1.SecurityGroupId.1", "sg-1"),
+            ("2.DeleteOnTermination", "true"),
+            ("2.DeviceIndex", "1"),
+            ("2.InterfaceType", "efa-only"),
+            ("2.NetworkCardIndex", "1"),
+            ("2.SecurityGroupId.1", "sg-1"),
+        ]
+    );
+    assert_eq!(form["LaunchTemplateData.IamInstanceProfile.Arn"], "arn:x");
     assert!(!form.contains_key("LaunchTemplateData.SecurityGroupId.1"));
 }
 

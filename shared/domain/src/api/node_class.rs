@@ -7,7 +7,9 @@ use serde::{Deserialize, Deserializer};
 use crate::api::meta::ObjectMeta;
 use crate::catalog::NodeSettings;
 use crate::class_hash::SpecHash;
-use crate::id::{ImageId, NodeClassName, ReservationId, SecurityGroupId, SubnetId, Zone, ZoneId};
+use crate::id::{
+    ImageId, NodeClassName, PlacementGroupId, ReservationId, SecurityGroupId, SubnetId, Zone, ZoneId,
+};
 use crate::labels;
 use crate::manifest::fields::{integer, one_of};
 use crate::reservation::MatchCriteria;
@@ -28,6 +30,8 @@ pub struct Ec2NodeClass {
     pub ami_selector: Vec<AmiSelectorTerm>,
     /// `spec.capacityReservationSelectorTerms`, ORed.
     pub reservation_selector: Vec<ReservationSelectorTerm>,
+    /// `spec.placementGroupSelector`.
+    pub placement_group: Option<PlacementGroupSelector>,
     /// The settings behind labels, capacity and allocatable: AMI family, kubelet, block devices, interfaces,
     /// policies.
     pub settings: NodeSettings,
@@ -41,6 +45,8 @@ pub struct Ec2NodeClass {
     pub metadata_options: MetadataOptions,
     /// `spec.associatePublicIPAddress`.
     pub associate_public_ip: Option<bool>,
+    /// `spec.ipPrefixCount`: IPv4 prefixes of each interface.
+    pub ip_prefix_count: Option<u32>,
     /// `spec.detailedMonitoring`.
     pub detailed_monitoring: bool,
     /// `spec.context`.
@@ -139,6 +145,26 @@ pub enum ReservationSelectorTerm {
         /// `instanceMatchCriteria`.
         match_criteria: Option<MatchCriteria>,
     },
+}
+
+/// `spec.placementGroupSelector`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PlacementGroupSelector {
+    /// By id.
+    Id(PlacementGroupId),
+    /// By name.
+    Name(String),
+}
+
+impl PlacementGroupSelector {
+    /// The id or the name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Id(id) => id.as_str(),
+            Self::Name(name) => name,
+        }
+    }
 }
 
 /// `spec.metadataOptions`.

@@ -66,7 +66,7 @@ pub fn compatibility(facts: &InstanceTypeFacts, settings: &NodeSettings) -> Resu
     {
         return Err(Incompatibility::NoNestedVirtualization);
     }
-    if let Some(strategy) = settings.placement_strategy
+    if let Some(strategy) = settings.placement.as_ref().map(|group| group.strategy)
         && !facts.placement_strategies.contains(&strategy)
     {
         return Err(Incompatibility::PlacementStrategy(strategy));

@@ -16,6 +16,7 @@ use crate::catalog::reserved::OfferedReservation;
 use crate::catalog::settings::NodeSettings;
 use crate::id::{InstanceType, Region};
 use crate::labels;
+use crate::placement::ResolvedPlacementGroup;
 use crate::requirement::{Requirement, Requirements};
 use crate::resources::ResourceList;
 
@@ -68,6 +69,7 @@ impl InstanceTypeOption {
         let mut labels = node_labels::requirements(&facts, settings.ami_family);
         add_place(&mut labels, surroundings.region, &offerings);
         add_capacity_types(&mut labels, &facts, &offerings);
+        add_placement(&mut labels, settings.placement.as_ref());
         Self {
             labels,
             capacity: shape.capacity.resources(),
@@ -133,6 +135,14 @@ fn add_place(labels: &mut Requirements, region: &Region, offerings: &[Offering])
     labels.replace(Requirement::one_of(labels::ZONE, zones));
     labels.replace(Requirement::one_of(labels::ZONE_ID, zone_ids));
     labels.replace(Requirement::one_of(labels::REGION, [region.as_str()]));
+}
+
+/// The class's placement group and its partitions. Without a group, no value is `DoesNotExist`.
+fn add_placement(labels: &mut Requirements, group: Option<&ResolvedPlacementGroup>) {
+    let partitions = group.map(ResolvedPlacementGroup::partition_numbers).into_iter().flatten();
+    let partitions = partitions.map(|number| number.to_string());
+    labels.replace(Requirement::one_of(labels::PLACEMENT_GROUP_ID, group.map(|group| group.id.as_str())));
+    labels.replace(Requirement::one_of(labels::PLACEMENT_GROUP_PARTITION, partitions));
 }
 
 /// The ways of paying that the type has, and the class's reservations of it.

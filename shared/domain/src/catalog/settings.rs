@@ -5,9 +5,9 @@
 
 use serde::Deserialize;
 
-use crate::catalog::facts::PlacementStrategy;
 use crate::manifest::class_devices::{volume_size, volume_type};
 use crate::manifest::fields::{WIDEST, integer, within};
+use crate::placement::ResolvedPlacementGroup;
 use crate::quantity::Quantity;
 
 /// Bytes in a MiB.
@@ -32,8 +32,8 @@ pub struct NodeSettings {
     pub connection_tracking: Option<ConnectionTracking>,
     /// `spec.cpuOptions.nestedVirtualization`.
     pub nested_virtualization: Option<NestedVirtualization>,
-    /// The strategy of the class's placement group, once it is resolved.
-    pub placement_strategy: Option<PlacementStrategy>,
+    /// The class's placement group, once it is resolved.
+    pub placement: Option<ResolvedPlacementGroup>,
     /// Interfaces of each node that are not for pods (`reserved-enis`).
     pub reserved_enis: u32,
     /// The hypervisor's share of the stated memory, until a kubelet reports (`vm-memory-overhead-percent`).
@@ -50,7 +50,7 @@ impl Default for NodeSettings {
             network_interfaces: Vec::new(),
             connection_tracking: None,
             nested_virtualization: None,
-            placement_strategy: None,
+            placement: None,
             reserved_enis: 0,
             vm_memory_overhead: PartsPerMillion::VM_MEMORY_OVERHEAD,
         }

@@ -10,6 +10,7 @@ use crate::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
     SubnetId, Zone,
 };
+use crate::placement::LaunchPlacement;
 use crate::reservation::LaunchedInto;
 use crate::resources::ResourceList;
 
@@ -178,6 +179,8 @@ pub struct LaunchedInstance {
     /// The reservation that its launch named. EC2's own field isn't used, because an open reservation takes any
     /// matching instance.
     pub reservation: Option<LaunchedInto>,
+    /// The placement group that its launch named.
+    pub placement: Option<LaunchPlacement>,
     /// Its image.
     pub image: ImageId,
 }

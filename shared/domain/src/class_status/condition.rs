@@ -18,6 +18,8 @@ crate::words! {
         InstanceProfileReady,
         /// Its capacity reservations are known; only with the gate `ReservedCapacity` on.
         CapacityReservationsReady,
+        /// Its placement group is known; only if it selects one.
+        PlacementGroupReady,
         /// EC2 would take a launch from it.
         ValidationSucceeded,
         /// All that it depends on holds.
@@ -70,6 +72,10 @@ crate::words! {
         SnapshotNotFound,
         /// The query to EC2 for capacity reservations failed.
         CapacityReservationResolutionFailed,
+        /// No available placement group has the selected name or id.
+        PlacementGroupNotFound,
+        /// The query to EC2 for the placement group failed.
+        PlacementGroupResolutionFailed,
         /// The class uses a resource that the cluster's registry entry doesn't allow.
         NotAllowed,
         /// The cluster isn't in the registry.

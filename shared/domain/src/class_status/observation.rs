@@ -13,6 +13,7 @@ use super::status::{ClassStatus, ClassSubnet, SeenProfile};
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::class_hash::ClassHash;
 use crate::id::NodeClassName;
+use crate::placement::ResolvedPlacementGroup;
 use crate::reservation::{ClassReservation, ClassReservations, ReservedCapacity};
 use crate::zonal_shift::ShiftedZone;
 
@@ -71,6 +72,8 @@ pub struct ClassObservation {
     pub profile_seen: Option<SeenProfile>,
     /// Its capacity reservations; `None` with the gate `ReservedCapacity` off.
     pub reservations: Option<SeenReservations>,
+    /// Its placement group; `None` if it selects none.
+    pub placement_group: Option<Seen<ResolvedPlacementGroup>>,
     /// Zones that the cluster is shifted away from; `None` with the setting `zonal_shift` Disabled.
     pub shifts: Option<Seen<BTreeSet<ShiftedZone>>>,
     /// Whether the spec is valid, its snapshots are allowed, and EC2 doesn't refuse its launches.
@@ -109,6 +112,9 @@ impl ClassStatus {
             security_groups: kept(security_groups, known.map(|k| &k.security_groups)).unwrap_or_default(),
             images: kept(images, known.map(|k| &k.images)).unwrap_or_default(),
             reservations: kept_reservations(observation.reservations, known),
+            placement_group: observation
+                .placement_group
+                .and_then(|seen| kept(seen, known.and_then(|known| known.placement_group.as_ref()))),
             instance_profile: kept(
                 observation.instance_profile,
                 known.and_then(|k| k.instance_profile.as_ref()),
@@ -164,6 +170,9 @@ fn judge(observation: &ClassObservation) -> Vec<ConditionJudgement> {
     ];
     if let Some(reservations) = &observation.reservations {
         judgements.push(judge_part(ConditionType::CapacityReservationsReady, &reservations.seen));
+    }
+    if let Some(group) = &observation.placement_group {
+        judgements.push(judge_part(ConditionType::PlacementGroupReady, group));
     }
     let below =
         conjunction(ConditionType::ValidationSucceeded, ConditionReason::DependenciesNotReady, &judgements);
@@ -280,6 +289,7 @@ fn dated(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::facts::PlacementStrategy;
     use crate::id::{SubnetId, Zone, ZoneId};
     use crate::zonal_shift::ShiftEnd;
 
@@ -309,6 +319,7 @@ mod tests {
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
             profile_seen: None,
             reservations: None,
+            placement_group: None,
             shifts: None,
             validation: Seen::Holds(()),
             unsupported: vec![],
@@ -392,6 +403,35 @@ mod tests {
 
     fn shifted(zone: &str) -> ShiftedZone {
         ShiftedZone { zone_id: ZoneId::parse(zone).unwrap(), end: ShiftEnd::At(at(600)) }
+    }
+
+    #[test]
+    fn a_selected_placement_group_is_a_condition_and_none_is_none() {
+        let group = ResolvedPlacementGroup {
+            id: "pg-1".parse().unwrap(),
+            name: "near".to_owned(),
+            strategy: PlacementStrategy::Cluster,
+            partitions: None,
+        };
+        let observed = |seen, previous: Option<&ClassStatus>| {
+            let observation = ClassObservation { placement_group: seen, ..observation() };
+            ClassStatus::observed(observation, previous, at(0))
+        };
+        let plain = observed(None, None);
+        assert!(plain.condition(ConditionType::PlacementGroupReady).is_none() && plain.ready());
+        let found = observed(Some(Seen::Holds(group.clone())), None);
+        assert_eq!(found.placement_group, Some(group.clone()));
+        assert!(found.ready());
+        let refused = Seen::Refused {
+            reason: ConditionReason::PlacementGroupNotFound,
+            message: "no such group".to_owned(),
+        };
+        let gone = observed(Some(refused), Some(&found));
+        assert_eq!(gone.placement_group, None);
+        assert_eq!(gone.obstacle().unwrap().reason_text(), "PlacementGroupNotFound");
+        assert!(!gone.ready());
+        let unanswered = observed(Some(unseen()), Some(&found));
+        assert_eq!(unanswered.placement_group, Some(group));
     }
 
     fn with_shifts(shifts: Seen<BTreeSet<ShiftedZone>>) -> ClassObservation {

@@ -11,6 +11,7 @@ use super::image::ResolvedImage;
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::class_hash::ClassHash;
 use crate::id::{NodeClassName, SubnetId, Zone, ZoneId};
+use crate::placement::ResolvedPlacementGroup;
 use crate::reservation::ClassReservations;
 use crate::zonal_shift::{ShiftEnd, ShiftedZone};
 
@@ -35,6 +36,8 @@ pub struct ClassStatus {
     pub images: Vec<ResolvedImage>,
     /// Its capacity reservations; none if the gate `ReservedCapacity` is off.
     pub reservations: ClassReservations,
+    /// Its placement group, if it selects one.
+    pub placement_group: Option<ResolvedPlacementGroup>,
     /// The instance profile of its nodes.
     pub instance_profile: Option<InstanceProfile>,
     /// That profile with its role, as IAM returned it last.
@@ -143,11 +146,12 @@ impl ClassStatus {
 }
 
 /// The conditions behind `Ready`, in the order in which an obstacle is named.
-const DEPENDENTS: [ConditionType; 6] = [
+const DEPENDENTS: [ConditionType; 7] = [
     ConditionType::SubnetsReady,
     ConditionType::SecurityGroupsReady,
     ConditionType::AmisReady,
     ConditionType::InstanceProfileReady,
     ConditionType::CapacityReservationsReady,
+    ConditionType::PlacementGroupReady,
     ConditionType::ValidationSucceeded,
 ];

@@ -13,10 +13,11 @@ use serde_json::Value;
 use super::decode::{Place, quoted, told};
 use super::fields::texts;
 use crate::api::node_class::{
-    AmiSelectorTerm, ReservationSelectorTerm, SecurityGroupSelectorTerm, SubnetSelectorTerm,
+    AmiSelectorTerm, PlacementGroupSelector, ReservationSelectorTerm, SecurityGroupSelectorTerm,
+    SubnetSelectorTerm,
 };
 use crate::catalog::settings::AmiFamily;
-use crate::id::{ImageId, ReservationId, SecurityGroupId, SubnetId};
+use crate::id::{ImageId, PlacementGroupId, ReservationId, SecurityGroupId, SubnetId};
 use crate::requirement::hints::nearest;
 use crate::reservation::MatchCriteria;
 
@@ -84,13 +85,13 @@ pub(super) struct ReservationTerm {
     owner_id: Option<String>,
 }
 
-/// `placementGroupSelector`: validated only.
+/// `placementGroupSelector`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct PlacementGroup {
+pub(super) struct PlacementGroupTerm {
     name: Option<String>,
-    #[serde(deserialize_with = "placement_group")]
-    id: Option<String>,
+    #[serde(deserialize_with = "placement_group_id")]
+    id: Option<PlacementGroupId>,
 }
 
 fn account<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
@@ -101,14 +102,14 @@ fn account<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>,
     Err(Error::custom(told(format_args!("`{text}` is not an account"), "write twelve digits")))
 }
 
-fn placement_group<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+fn placement_group_id<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<PlacementGroupId>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let rest = text.strip_prefix("pg-").unwrap_or_default();
-    if !rest.is_empty() && rest.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()) {
-        return Ok(Some(text));
-    }
-    let message = format!("`{text}` is not a placement group's id");
-    Err(Error::custom(told(message, "write `pg-` and letters or digits")))
+    PlacementGroupId::parse(text).map(Some).map_err(|error| {
+        let message = format!("`{}` is not a placement group's id", error.value);
+        Error::custom(told(message, "write `pg-` and letters or digits"))
+    })
 }
 
 /// A list of terms as written, and its place.
@@ -308,11 +309,21 @@ pub(super) fn reservations(list: TermList<'_>, terms: Vec<ReservationTerm>) -> V
 }
 
 /// Rejects a selector with both `name` and `id`, or with neither.
-pub(super) fn check_placement_group(selector: Option<&PlacementGroup>, place: &Place<'_>) {
-    let Some(selector) = selector else { return };
-    if selector.name.is_some() == selector.id.is_some() {
-        place.error("exactly one of `name` and `id` is required", "keep one of them");
-    } else if selector.name.as_deref() == Some("") {
-        place.key("name").error("must not be empty", "write the placement group's name");
+pub(super) fn placement_group(
+    selector: Option<PlacementGroupTerm>,
+    place: &Place<'_>,
+) -> Option<PlacementGroupSelector> {
+    let selector = selector?;
+    match (selector.name, selector.id) {
+        (Some(name), None) if name.is_empty() => {
+            place.key("name").error("must not be empty", "write the placement group's name");
+            None
+        }
+        (Some(name), None) => Some(PlacementGroupSelector::Name(name)),
+        (None, Some(id)) => Some(PlacementGroupSelector::Id(id)),
+        (Some(_), Some(_)) | (None, None) => {
+            place.error("exactly one of `name` and `id` is required", "keep one of them");
+            None
+        }
     }
 }

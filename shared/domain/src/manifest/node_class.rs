@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::class_devices as devices;
 use super::class_selectors::{
-    self as selectors, AmiTerm, GroupTerm, PlacementGroup, ReservationTerm, SubnetTerm, TermList,
+    self as selectors, AmiTerm, GroupTerm, PlacementGroupTerm, ReservationTerm, SubnetTerm, TermList,
 };
 use super::decode::{At, KeepUnknown, NameUnknown, Place, Whole};
 use super::fields::{MOST, texts, within};
@@ -35,11 +35,11 @@ struct ClassSpec {
     subnet_selector_terms: Option<Vec<SubnetTerm>>,
     security_group_selector_terms: Option<Vec<GroupTerm>>,
     capacity_reservation_selector_terms: Vec<ReservationTerm>,
-    placement_group_selector: Option<PlacementGroup>,
+    placement_group_selector: Option<PlacementGroupTerm>,
     #[serde(rename = "associatePublicIPAddress")]
     associate_public_ip_address: Option<bool>,
-    #[serde(rename = "ipPrefixCount", deserialize_with = "within::<0, MOST, _, _>")]
-    _ip_prefix_count: Option<u32>,
+    #[serde(deserialize_with = "within::<0, MOST, _, _>")]
+    ip_prefix_count: Option<u32>,
     ami_selector_terms: Option<Vec<AmiTerm>>,
     ami_family: Option<AmiFamily>,
     user_data: Option<String>,
@@ -71,10 +71,6 @@ struct NodeClassStatusFields {
     subnets: Vec<ResolvedSubnet>,
 }
 
-/// Fields that are validated and not supported.
-const UNSUPPORTED: [&str; 5] =
-    ["placementGroupSelector", "ipPrefixCount", "networkInterfaces", "connectionTracking", "cpuOptions"];
-
 pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
     let mut form: ObjectFields<NameUnknown<ClassSpec>, KeepUnknown<NodeClassStatusFields>> = at.read()?;
     let NameUnknown(spec) = form.spec(&at.place)?;
@@ -88,11 +84,7 @@ pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
     let list = |place, key| TermList { place, given: raw.get(key) };
     let ami_selector = selectors::amis(list(&amis, "amiSelectorTerms"), spec.ami_selector_terms);
     let ami_family = family(spec.ami_family, &ami_selector, &place);
-    let says = |key: &&&str| {
-        raw.get(**key).is_some_and(|value| !value.is_null() && *value != Value::Array(Vec::new()))
-    };
-    let mut unsupported: Vec<String> =
-        UNSUPPORTED.iter().filter(says).map(|key| format!("spec.{key}")).collect();
+    let mut unsupported = Vec::new();
     let family = ami_family.unwrap_or(AmiFamily::Al2023);
     let kubelet = match raw.get("kubelet").filter(|kubelet| !kubelet.is_null()) {
         Some(kubelet) => read_kubelet(at.key("spec", raw).key("kubelet", kubelet), family, &mut unsupported),
@@ -116,6 +108,10 @@ pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
             list(&reservations, "capacityReservationSelectorTerms"),
             spec.capacity_reservation_selector_terms,
         ),
+        placement_group: selectors::placement_group(
+            spec.placement_group_selector,
+            &place.key("placementGroupSelector"),
+        ),
         settings: NodeSettings {
             ami_family: family,
             kubelet,
@@ -131,6 +127,7 @@ pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
         tags: spec.tags,
         metadata_options: spec.metadata_options,
         associate_public_ip: spec.associate_public_ip_address,
+        ip_prefix_count: spec.ip_prefix_count,
         detailed_monitoring: spec.detailed_monitoring,
         context: spec.context,
         spec_hash: SpecHash::of(raw, family),
@@ -141,10 +138,6 @@ pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
 
 impl ClassSpec {
     fn check(&self, place: &Place<'_>) {
-        selectors::check_placement_group(
-            self.placement_group_selector.as_ref(),
-            &place.key("placementGroupSelector"),
-        );
         devices::check_block_devices(&self.block_device_mappings, &place.key("blockDeviceMappings"));
         devices::check_interfaces(&self.network_interfaces, &place.key("networkInterfaces"));
         devices::check_tracking(self.connection_tracking.as_ref(), &place.key("connectionTracking"));

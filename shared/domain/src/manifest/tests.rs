@@ -1,7 +1,8 @@
 use super::*;
-use crate::api::node_class::{InstanceProfile, NodeIdentity, SubnetSelectorTerm};
+use crate::api::node_class::{InstanceProfile, NodeIdentity, PlacementGroupSelector, SubnetSelectorTerm};
 use crate::api::pod::{DoNotDisrupt, PodVolume};
 use crate::catalog::AmiFamily;
+use crate::catalog::settings::{ConnectionTracking, InterfaceType, NestedVirtualization};
 use crate::resources::ResourceName;
 use proptest::prelude::*;
 
@@ -363,14 +364,52 @@ spec:
 fn parts_that_nothing_acts_on_are_named() {
     let text = CLASS
         .replace("    - tags: {pipeline: golden}\n      owner: self", "    - alias: bottlerocket@latest")
-        .replace("  amiFamily: AL2023\n", "  cpuOptions: {nestedVirtualization: enabled}\n")
+        .replace("  amiFamily: AL2023\n", "")
         .replace("maxPods: 58", "maxPods: \"vcpus * 10\"");
     let class = &read(&text).manifests.node_classes[0];
     assert_eq!(class.settings.ami_family, AmiFamily::Bottlerocket);
-    assert_eq!(
-        class.unsupported,
-        ["spec.amiSelectorTerms[0].alias", "spec.cpuOptions", "spec.kubelet.maxPods"]
-    );
+    assert_eq!(class.unsupported, ["spec.amiSelectorTerms[0].alias", "spec.kubelet.maxPods"]);
+}
+
+#[test]
+fn a_placement_group_is_selected_by_name_or_id() {
+    let check = |selector: &str, expected: PlacementGroupSelector| {
+        let text = CLASS.replace("  kubelet:", &format!("  placementGroupSelector: {selector}\n  kubelet:"));
+        let class = &read(&text).manifests.node_classes[0];
+        assert_eq!(class.placement_group, Some(expected));
+        assert!(class.unsupported.is_empty(), "{:?}", class.unsupported);
+    };
+    check("{name: near}", PlacementGroupSelector::Name("near".to_owned()));
+    check("{id: pg-12345}", PlacementGroupSelector::Id("pg-12345".parse().unwrap()));
+    for wrong in ["{}", "{name: ''}", "{id: sg-1}", "{name: near, id: pg-12345}"] {
+        let text = CLASS.replace("  kubelet:", &format!("  placementGroupSelector: {wrong}\n  kubelet:"));
+        let found = errors(&text);
+        assert!(found.iter().any(|error| error.contains("placementGroupSelector")), "{wrong}: {found:?}");
+    }
+}
+
+#[test]
+fn interfaces_and_processor_options_are_read() {
+    let fields = "  ipPrefixCount: 2
+  connectionTracking: {tcpEstablishedTimeout: 350, udpTimeout: 45}
+  cpuOptions: {nestedVirtualization: enabled}
+  networkInterfaces:
+    - {networkCardIndex: 0, deviceIndex: 0, interfaceType: interface}
+    - {networkCardIndex: 1, deviceIndex: 1, interfaceType: efa-only}
+  kubelet:";
+    let class = &read(&CLASS.replace("  kubelet:", fields)).manifests.node_classes[0];
+    let tracking = ConnectionTracking {
+        tcp_established_timeout_seconds: Some(350),
+        udp_stream_timeout_seconds: None,
+        udp_timeout_seconds: Some(45),
+    };
+    assert_eq!(class.ip_prefix_count, Some(2));
+    assert_eq!(class.settings.connection_tracking, Some(tracking));
+    assert_eq!(class.settings.nested_virtualization, Some(NestedVirtualization::Enabled));
+    let kinds: Vec<InterfaceType> =
+        class.settings.network_interfaces.iter().map(|interface| interface.interface_type).collect();
+    assert_eq!(kinds, [InterfaceType::Interface, InterfaceType::EfaOnly]);
+    assert!(class.unsupported.is_empty(), "{:?}", class.unsupported);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod zonal_shift;
 use std::future::Future;
 use std::sync::Arc;
 
+use tenon_domain::api::node_class::PlacementGroupSelector;
 use tenon_domain::id::InstanceId;
 use tenon_domain::zonal_shift::ShiftedZone;
 
@@ -28,7 +29,7 @@ pub use fleet::{
 pub use image::{DisabledImages, Image, ImageArchitecture, ImageFilter, ImageState, VolumeSnapshot};
 pub use instance::{Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason};
 pub use instance_profile::InstanceProfileFacts;
-pub use network::{ResourceFilter, SecurityGroup, Subnet};
+pub use network::{PlacementGroup, ResourceFilter, SecurityGroup, Subnet};
 pub use offering::{
     AvailabilityZone, LocationType, MALFORMED_ANSWER, NO_PRICING_API, OnDemandPrice, SpotPrice, TypeOffering,
 };
@@ -36,8 +37,9 @@ pub use parameter::{PARAMETERS_PER_CALL, Parameter, without_selector};
 pub use reservation::{CapacityReservation, CapacityReservationFilter, ReservationPreference};
 pub use stored::StoredRequestError;
 pub use template::{
-    BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, LaunchTemplate,
-    LaunchTemplateData, LaunchTemplateFilter, MetadataTokens, Monitoring,
+    BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InterfaceKind,
+    LaunchTemplate, LaunchTemplateData, LaunchTemplateFilter, MetadataTokens, Monitoring,
+    NetworkInterfaceSpec,
 };
 pub use tenon_domain::catalog::describe::InstanceTypeInfo;
 pub use zonal_shift::{cluster_arn, partition};
@@ -217,6 +219,8 @@ port! {
         fn describe_snapshots(filter: &ResourceFilter) -> Vec<VolumeSnapshot>;
         /// Active capacity reservations by filter, by id; an unknown id is `NotFound`.
         fn describe_capacity_reservations(filter: &CapacityReservationFilter) -> Vec<CapacityReservation>;
+        /// The available placement groups of that id or name, at most one; an unknown one is `NotFound`.
+        fn describe_placement_groups(of: &PlacementGroupSelector) -> Vec<PlacementGroup>;
         /// Makes a launch template; a name in use is `AlreadyExists`.
         fn create_launch_template(template: &CreateLaunchTemplate) -> LaunchTemplate;
         /// Launch templates by name or tag; an unknown name is `NotFound`; pages of 200.

@@ -1,6 +1,7 @@
-//! Subnets and security groups as EC2 returns them.
+//! Subnets, security groups and placement groups as EC2 returns them.
 
-use tenon_domain::id::{SecurityGroupId, SubnetId, Zone, ZoneId};
+use tenon_domain::catalog::facts::PlacementStrategy;
+use tenon_domain::id::{PlacementGroupId, SecurityGroupId, SubnetId, Zone, ZoneId};
 
 use super::{TagFilter, Tags};
 
@@ -45,4 +46,17 @@ pub struct SecurityGroup {
     pub vpc: String,
     /// Its tags.
     pub tags: Tags,
+}
+
+/// An available placement group.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PlacementGroup {
+    /// Its id.
+    pub id: PlacementGroupId,
+    /// Its name.
+    pub name: String,
+    /// Its strategy.
+    pub strategy: PlacementStrategy,
+    /// How many partitions it has; only with the strategy `partition`.
+    pub partition_count: Option<u32>,
 }

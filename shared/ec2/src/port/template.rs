@@ -1,7 +1,9 @@
 //! Launch templates in EC2's requests and answers.
 
 use tenon_domain::Timestamp;
+use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
 use tenon_domain::id::{ImageId, SecurityGroupId};
+use tenon_domain::placement::LaunchPlacement;
 
 use super::{ReservationPreference, TagFilter, Tags};
 
@@ -70,12 +72,44 @@ pub struct BlockDeviceMapping {
     pub delete_on_termination: Option<bool>,
 }
 
+tenon_domain::words! {
+    /// The kind of a network interface: `InterfaceType`. Its words are EC2's.
+    pub enum InterfaceKind {
+        /// An ordinary one.
+        Interface = "interface",
+        /// An Elastic Fabric Adapter with addresses.
+        Efa = "efa",
+        /// An Elastic Fabric Adapter without addresses.
+        EfaOnly = "efa-only",
+    }
+}
+
+/// A network interface that instances are launched with. It has the template's security groups. The default is the
+/// primary interface as EC2 makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct NetworkInterfaceSpec {
+    /// The index of its network card; `None` is EC2's default, 0.
+    pub card: Option<u32>,
+    /// Its device index.
+    pub device: u32,
+    /// Its kind; `None` is EC2's default, `interface`.
+    pub kind: Option<InterfaceKind>,
+    /// Whether it gets a public address; `None` is the subnet's default.
+    pub associate_public_ip: Option<bool>,
+    /// How many IPv4 prefixes it gets.
+    pub ipv4_prefix_count: Option<u32>,
+    /// The timeouts of its tracked connections; `None` is EC2's default.
+    pub connection_tracking: Option<ConnectionTracking>,
+    /// Whether it is deleted with its instance; `None` is EC2's default.
+    pub delete_on_termination: Option<bool>,
+}
+
 /// The content of a launch template.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct LaunchTemplateData {
     /// The image; a fleet's override comes first.
     pub image: Option<ImageId>,
-    /// Security groups of the first interface.
+    /// Security groups of all its interfaces.
     pub security_groups: Vec<SecurityGroupId>,
     /// The instance profile.
     pub instance_profile: Option<InstanceProfileSpec>,
@@ -87,12 +121,16 @@ pub struct LaunchTemplateData {
     pub metadata_options: Option<InstanceMetadataOptions>,
     /// Detailed monitoring.
     pub monitoring: Option<Monitoring>,
-    /// Whether the first interface gets a public address; `None` is the subnet's default.
-    pub associate_public_ip: Option<bool>,
+    /// Its network interfaces; empty for the primary one as EC2 makes it.
+    pub network_interfaces: Vec<NetworkInterfaceSpec>,
+    /// Whether instances can run virtual machines; `None` is EC2's default.
+    pub nested_virtualization: Option<NestedVirtualization>,
     /// Tags for network interfaces.
     pub network_interface_tags: Tags,
     /// Its preference for capacity reservations.
     pub reservations: Option<ReservationPreference>,
+    /// Its placement group.
+    pub placement: Option<LaunchPlacement>,
 }
 
 /// A request for a launch template.

@@ -3,17 +3,22 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tenon_domain::catalog::OfferedReservation;
+use tenon_domain::catalog::facts::PlacementStrategy;
 use tenon_domain::id::NamespacedName;
+use tenon_domain::labels;
 use tenon_domain::launch::{CountedPod, PODS_PER_LAUNCH};
+use tenon_domain::placement::{LaunchPlacement, ResolvedPlacementGroup};
+use tenon_domain::quantity::Quantity;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::ReservationKind;
+use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::{Taint, TaintEffect};
 use tenon_state::step::Change;
 use tenon_table::items::keys;
 
 use super::tests::{built, with_input};
 use super::*;
-use crate::testing::{mark, planned, types};
+use crate::testing::{efa_types, mark, planned, types};
 
 /// The cheapest way to have a node of these tests.
 const SMALL: [&str; 1] = ["m5.large a on-demand 0.1"];
@@ -55,6 +60,9 @@ fn claims_whose_nodes_differ_in_anything_share_no_launch() {
     check("labels", |claim| claim.labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]));
     check("taints", |claim| claim.taints = vec![Taint::new("dedicated", TaintEffect::NoSchedule)]);
     check("start-up taints", |claim| claim.startup_taints = vec![Taint::new("cni", TaintEffect::NoExecute)]);
+    check("EFA", |claim| {
+        claim.requests = ResourceList::new().with(ResourceName::EFA, Quantity::from_integer(1))
+    });
     check("offerings", |claim| claim.offerings[0].price = None);
 }
 
@@ -87,6 +95,57 @@ fn a_kubelet_registers_with_the_labels_of_its_claim_its_pool_and_how_it_is_paid(
          karpenter.k8s.aws/capacity-reservation-type=default,karpenter.k8s.aws/ec2nodeclass=default,\
          karpenter.sh/capacity-type=reserved,karpenter.sh/do-not-sync-taints=true,karpenter.sh/nodepool=default"
     );
+}
+
+#[test]
+fn pods_that_request_efa_have_a_template_for_each_number_of_interfaces() {
+    let offerings = ["c5n.18xlarge a on-demand 3.9", "c6in.32xlarge a on-demand 7.3"];
+    let interfaces = |requests: ResourceList| -> Vec<usize> {
+        let claim = PlannedClaim { requests, ..planned("default-a", &offerings) };
+        let found = with_input(efa_types(), |input| build(input, &[claim], &LaunchCause::PendingPods));
+        let templates = found.launches[0].templates.iter();
+        let mut found: Vec<usize> =
+            templates.map(|(_, template)| template.data.network_interfaces.len()).collect();
+        found.sort_unstable();
+        found
+    };
+    // The types differ in pods too.
+    assert_eq!(interfaces(ResourceList::new()), [0, 0]);
+    assert_eq!(interfaces(ResourceList::new().with(ResourceName::EFA, Quantity::from_integer(1))), [1, 2]);
+}
+
+#[test]
+fn a_launch_names_its_classs_placement_group_and_a_required_partition() {
+    let check = |partition: Option<&str>, expected: Option<u32>, labels: &str| {
+        let name = NodeClassName::parse("default").unwrap();
+        let found = with_input(types(), |input| {
+            let mut ready = input.classes[&name].clone();
+            ready.status.placement_group = Some(ResolvedPlacementGroup {
+                id: "pg-1".parse().unwrap(),
+                name: "apart".to_owned(),
+                strategy: PlacementStrategy::Partition,
+                partitions: Some(3),
+            });
+            let classes = BTreeMap::from([(name.clone(), ready)]);
+            let input = LaunchInput { classes: &classes, ..input.clone() };
+            let mut claim = planned("default-a", &SMALL);
+            if let Some(number) = partition {
+                claim.requirements.add(Requirement::one_of(labels::PLACEMENT_GROUP_PARTITION, [number]));
+            }
+            build(&input, &[claim], &LaunchCause::PendingPods)
+        });
+        let placed = LaunchPlacement { group: "pg-1".parse().unwrap(), partition: expected };
+        let launch = &found.launches[0];
+        assert_eq!(launch.launch.placement, Some(placed.clone()));
+        let (_, template) = &launch.templates[0];
+        assert_eq!(template.data.placement, Some(placed));
+        let text = STANDARD.decode(template.data.user_data.as_deref().unwrap()).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains(labels), "{text}");
+    };
+    check(None, None, "karpenter.k8s.aws/placement-group-id=pg-1,karpenter.sh/");
+    let both = "karpenter.k8s.aws/placement-group-id=pg-1,karpenter.k8s.aws/placement-group-partition=2";
+    check(Some("2"), Some(2), both);
 }
 
 #[test]

@@ -8,6 +8,8 @@
 use tenon_domain::launch::{CLAIMS_PER_LAUNCH, PODS_PER_LAUNCH};
 use tenon_planning::provision::{AskReason, PlannedClaim};
 
+use crate::fleet::EfaRequest;
+
 /// Groups of equal claims, in the order of each group's first claim, cut to the size of a launch. A claim with
 /// nothing but probes is alone: its launch takes more leases than fit beside several claims.
 pub(super) fn groups(claims: &[PlannedClaim]) -> Vec<Vec<&PlannedClaim>> {
@@ -36,5 +38,6 @@ fn asks_only(claim: &PlannedClaim) -> bool {
 fn equal(a: &PlannedClaim, b: &PlannedClaim) -> bool {
     (&a.pool, &a.class, &a.requirements, &a.labels) == (&b.pool, &b.class, &b.requirements, &b.labels)
         && (&a.taints, &a.startup_taints) == (&b.taints, &b.startup_taints)
+        && EfaRequest::of(a) == EfaRequest::of(b)
         && a.offerings == b.offerings
 }

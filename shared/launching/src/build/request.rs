@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use tenon_domain::id::{ClientToken, ImageId, LaunchId};
 use tenon_domain::labels;
+use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::tags;
 use tenon_domain::taint::merge_taints;
@@ -19,8 +20,8 @@ use tenon_ec2::port::{
 use tenon_planning::provision::PlannedClaim;
 
 use super::{BuildError, LaunchInput};
-use crate::fleet::{Fleet, TemplateKey};
-use crate::template::{shared_tags, template};
+use crate::fleet::Fleet;
+use crate::template::{LaunchSite, shared_tags, template};
 use crate::user_data::NodeSetup;
 
 /// The input of a launch's request.
@@ -52,15 +53,15 @@ pub(super) fn request(
     };
     let mut templates = Vec::new();
     let mut launch_templates = Vec::new();
-    for (TemplateKey { image, max_pods }, overrides) in &fleet.overrides {
-        let setup = NodeSetup { max_pods: *max_pods, ..setup };
-        let template = template(&setup, &ready.status, image, fleet.reservation.as_ref())?;
+    for (key, overrides) in &fleet.overrides {
+        let setup = NodeSetup { max_pods: key.max_pods, ..setup };
+        let template = template(&setup, &ready.status, &key.image, LaunchSite::of(fleet, key))?;
         launch_templates.push(FleetLaunchTemplate {
             name: template.name.clone(),
             version: "$Latest".to_owned(),
             overrides: overrides.clone(),
         });
-        templates.push((image.clone(), template));
+        templates.push((key.image.clone(), template));
     }
     let mut tagged = shared_tags(&setup);
     tagged.insert(labels::NODEPOOL.to_owned(), claim.pool.to_string());
@@ -92,5 +93,7 @@ fn node_labels(claim: &PlannedClaim, fleet: &Fleet) -> BTreeMap<String, String> 
         .chain(fleet.reservation.iter().flat_map(LaunchedInto::labels))
         .map(|(key, value)| (key.to_owned(), value.to_owned())),
     );
+    let placed = fleet.placement.iter().flat_map(LaunchPlacement::labels);
+    labels.extend(placed.map(|(key, value)| (key.to_owned(), value)));
     labels
 }

@@ -2,8 +2,8 @@
 
 use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, Image, Instance, InstanceState, InstanceStateChange,
-    LaunchTemplate, LocationType, Page, SecurityGroup, SpotPrice, Subnet, Tags, TargetCapacityType,
-    TypeOffering, VolumeSnapshot,
+    LaunchTemplate, LocationType, Page, PlacementGroup, SecurityGroup, SpotPrice, Subnet, Tags,
+    TargetCapacityType, TypeOffering, VolumeSnapshot,
 };
 
 use crate::xml::Xml;
@@ -74,6 +74,14 @@ pub(crate) fn snapshot(xml: &mut Xml, snapshot: &VolumeSnapshot) {
     xml.maybe("ownerAlias", snapshot.owner_alias.as_ref());
     xml.text("status", "completed");
     tags(xml, &snapshot.tags);
+}
+
+pub(crate) fn placement_group(xml: &mut Xml, group: &PlacementGroup) {
+    xml.text("groupId", &group.id);
+    xml.text("groupName", &group.name);
+    xml.text("state", "available");
+    xml.text("strategy", group.strategy.as_str());
+    xml.maybe("partitionCount", group.partition_count);
 }
 
 pub(crate) fn subnet(xml: &mut Xml, subnet: &Subnet) {

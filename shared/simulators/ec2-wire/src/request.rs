@@ -4,7 +4,8 @@
 
 use std::str::FromStr;
 
-use tenon_domain::id::{InstanceId, ParseIdError};
+use tenon_domain::api::node_class::PlacementGroupSelector;
+use tenon_domain::id::{InstanceId, ParseIdError, PlacementGroupId};
 use tenon_domain::reservation::MatchCriteria;
 use tenon_ec2::port::{
     CapacityReservationFilter, CreateFleetRequest, CreateLaunchTemplate, DisabledImages, ImageFilter,
@@ -38,6 +39,7 @@ pub(crate) enum WireRequest {
     SecurityGroups(ResourceFilter),
     Snapshots(ResourceFilter),
     Reservations(CapacityReservationFilter),
+    PlacementGroups(PlacementGroupSelector),
     CreateTemplate(CreateLaunchTemplate),
     Templates(LaunchTemplateFilter, Option<PageToken>),
     DeleteTemplate(String),
@@ -74,6 +76,7 @@ fn read(action: &str, form: &mut FormFields) -> Result<WireRequest, WireError> {
         "DescribeSecurityGroups" => WireRequest::SecurityGroups(resources(form, "GroupId", ["group-name"])?),
         "DescribeSnapshots" => WireRequest::Snapshots(resources(form, "SnapshotId", [])?),
         "DescribeCapacityReservations" => reservations(form)?,
+        "DescribePlacementGroups" => placement_groups(form)?,
         "CreateLaunchTemplate" => {
             // A name is used once, so the token has no effect.
             form.text("ClientToken");
@@ -201,6 +204,20 @@ fn reservations(form: &mut FormFields) -> Result<WireRequest, WireError> {
     let match_criteria = criteria.first().map(known).transpose()?;
     let owner = owners.into_iter().next();
     Ok(WireRequest::Reservations(CapacityReservationFilter { ids, owner, match_criteria, tags }))
+}
+
+/// The port asks only for available groups, and for one at a time.
+fn placement_groups(form: &mut FormFields) -> Result<WireRequest, WireError> {
+    let (groups, names) = (ids::<PlacementGroupId>(form, "GroupId")?, form.list("GroupName"));
+    let (tags, [states]) = filters(form, ["state"])?;
+    if states != ["available"] || !tags.is_empty() {
+        return Err(missing("Filter.state"));
+    }
+    match (groups.as_slice(), names.as_slice()) {
+        ([id], []) => Ok(WireRequest::PlacementGroups(PlacementGroupSelector::Id(id.clone()))),
+        ([], [name]) => Ok(WireRequest::PlacementGroups(PlacementGroupSelector::Name(name.clone()))),
+        _ => Err(missing("GroupId")),
+    }
 }
 
 fn instances(form: &mut FormFields) -> Result<WireRequest, WireError> {

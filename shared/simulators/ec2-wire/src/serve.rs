@@ -244,6 +244,9 @@ async fn call(twin: &RegionTwin, request: WireRequest) -> Result<Content, CallSt
             let found = twin.describe_capacity_reservations(&filter).await?;
             list("capacityReservationSet", found, answer::capacity_reservation)
         }
+        WireRequest::PlacementGroups(of) => {
+            list("placementGroupSet", twin.describe_placement_groups(&of).await?, answer::placement_group)
+        }
         WireRequest::CreateTemplate(template) => {
             let made = twin.create_launch_template(&template).await?;
             content(move |xml| xml.within("launchTemplate", |xml| answer::template(xml, &made)))

@@ -1,9 +1,11 @@
 //! CreateLaunchTemplate's request.
 
+use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
 use tenon_domain::id::SecurityGroupId;
+use tenon_domain::placement::LaunchPlacement;
 use tenon_ec2::port::{
-    BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec,
-    LaunchTemplateData, MetadataTokens, Monitoring, ReservationPreference, Tags,
+    BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InterfaceKind,
+    LaunchTemplateData, MetadataTokens, Monitoring, NetworkInterfaceSpec, ReservationPreference, Tags,
 };
 
 use crate::error::{WireError, invalid, missing};
@@ -31,26 +33,71 @@ fn tags_of(form: &mut FormFields, kind: &str) -> Result<Tags, WireError> {
     Ok(found)
 }
 
-/// The first interface, where the template has one: whether it has a public address, and its groups.
-fn interface(form: &mut FormFields) -> Result<(Option<bool>, Vec<SecurityGroupId>), WireError> {
-    match form.parsed::<u32>("DeviceIndex")? {
-        Some(0) => Ok((form.parsed("AssociatePublicIpAddress")?, ids(form, "SecurityGroupId")?)),
-        Some(other) => Err(invalid("DeviceIndex", &other.to_string())),
-        None => Err(missing("DeviceIndex")),
+/// An interface, and its groups.
+fn interface(form: &mut FormFields) -> Result<(NetworkInterfaceSpec, Vec<SecurityGroupId>), WireError> {
+    let spec = NetworkInterfaceSpec {
+        card: form.parsed("NetworkCardIndex")?,
+        device: form.parsed("DeviceIndex")?.ok_or_else(|| missing("DeviceIndex"))?,
+        kind: word(form, "InterfaceType", InterfaceKind::parse)?,
+        associate_public_ip: form.parsed("AssociatePublicIpAddress")?,
+        ipv4_prefix_count: form.parsed("Ipv4PrefixCount")?,
+        connection_tracking: form.structure("ConnectionTrackingSpecification", tracking)?,
+        delete_on_termination: form.parsed("DeleteOnTermination")?,
+    };
+    let groups = ids(form, "SecurityGroupId")?;
+    if spec.kind == Some(InterfaceKind::EfaOnly) && has_addresses(&spec) {
+        return Err(invalid("InterfaceType", InterfaceKind::EfaOnly.as_str()));
     }
+    Ok((spec, groups))
+}
+
+/// An `efa-only` interface has no addresses to be public, prefixed or tracked.
+const fn has_addresses(spec: &NetworkInterfaceSpec) -> bool {
+    spec.associate_public_ip.is_some()
+        || spec.ipv4_prefix_count.is_some()
+        || spec.connection_tracking.is_some()
+}
+
+fn tracking(form: &mut FormFields) -> Result<ConnectionTracking, WireError> {
+    Ok(ConnectionTracking {
+        tcp_established_timeout_seconds: form.parsed("TcpEstablishedTimeout")?,
+        udp_stream_timeout_seconds: form.parsed("UdpStreamTimeout")?,
+        udp_timeout_seconds: form.parsed("UdpTimeout")?,
+    })
+}
+
+fn cpu_options(form: &mut FormFields) -> Result<NestedVirtualization, WireError> {
+    word(form, "NestedVirtualization", NestedVirtualization::parse)?
+        .ok_or_else(|| missing("CpuOptions.NestedVirtualization"))
+}
+
+fn word<T>(
+    form: &mut FormFields,
+    name: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, WireError> {
+    form.text(name).map(|text| parse(&text).ok_or_else(|| invalid(name, &text))).transpose()
+}
+
+/// The interfaces and their groups. The port has one list of groups for all of them.
+fn network(form: &mut FormFields) -> Result<(Vec<NetworkInterfaceSpec>, Vec<SecurityGroupId>), WireError> {
+    let own = ids(form, "SecurityGroupId")?;
+    let (interfaces, groups): (Vec<_>, Vec<_>) =
+        form.structures("NetworkInterface", interface)?.into_iter().unzip();
+    let Some(first) = groups.first() else { return Ok((interfaces, own)) };
+    if !own.is_empty() {
+        let message = "Network interfaces and security groups may not be specified on the same request";
+        return Err(crate::error::refused("InvalidParameterCombination", message));
+    }
+    if groups.iter().any(|groups| groups != first) {
+        return Err(invalid("NetworkInterface.SecurityGroupId", "groups that differ by interface"));
+    }
+    let groups = first.clone();
+    Ok((interfaces, groups))
 }
 
 fn data(form: &mut FormFields) -> Result<LaunchTemplateData, WireError> {
-    let own = ids(form, "SecurityGroupId")?;
-    let interface = form.structure("NetworkInterface.1", interface)?;
-    let (associate_public_ip, security_groups) = match interface {
-        None => (None, own),
-        Some(of_interface) if own.is_empty() => of_interface,
-        Some(_) => {
-            let message = "Network interfaces and security groups may not be specified on the same request";
-            return Err(crate::error::refused("InvalidParameterCombination", message));
-        }
-    };
+    let (network_interfaces, security_groups) = network(form)?;
     Ok(LaunchTemplateData {
         image: form.parsed("ImageId")?,
         security_groups,
@@ -59,10 +106,17 @@ fn data(form: &mut FormFields) -> Result<LaunchTemplateData, WireError> {
         block_devices: form.structures("BlockDeviceMapping", block_device)?,
         metadata_options: form.structure("MetadataOptions", metadata_options)?,
         monitoring: form.structure("Monitoring", monitoring)?,
-        associate_public_ip,
+        network_interfaces,
+        nested_virtualization: form.structure("CpuOptions", cpu_options)?,
         network_interface_tags: tags_of(form, "network-interface")?,
         reservations: form.structure("CapacityReservationSpecification", reservations)?,
+        placement: form.structure("Placement", placement)?,
     })
+}
+
+fn placement(form: &mut FormFields) -> Result<LaunchPlacement, WireError> {
+    let group = form.parsed("GroupId")?.ok_or_else(|| missing("Placement.GroupId"))?;
+    Ok(LaunchPlacement { group, partition: form.parsed("PartitionNumber")? })
 }
 
 fn reservations(form: &mut FormFields) -> Result<ReservationPreference, WireError> {

@@ -120,6 +120,7 @@ fn tokens(call: Call, cost: Cost) -> Vec<(CallBucket, u64)> {
         | Call::DescribeSecurityGroups
         | Call::DescribeSnapshots
         | Call::DescribeCapacityReservations
+        | Call::DescribePlacementGroups
         | Call::DescribeLaunchTemplates
         | Call::DescribeInstances => vec![(CallBucket::Describe, 1)],
         Call::CreateLaunchTemplate | Call::DeleteLaunchTemplate | Call::CreateFleet => {

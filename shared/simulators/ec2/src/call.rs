@@ -21,6 +21,8 @@ tenon_domain::words! {
         DescribeSnapshots,
         /// DescribeCapacityReservations.
         DescribeCapacityReservations,
+        /// DescribePlacementGroups.
+        DescribePlacementGroups,
         /// CreateLaunchTemplate.
         CreateLaunchTemplate,
         /// DescribeLaunchTemplates.

@@ -1,5 +1,6 @@
 //! The ports on the twin: each call is admitted (meter, buckets, faults, rights), then answered from the state.
 
+use tenon_domain::api::node_class::PlacementGroupSelector;
 use tenon_domain::id::InstanceId;
 use tenon_domain::zonal_shift::ShiftedZone;
 
@@ -14,9 +15,9 @@ use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
     CreateLaunchTemplate, DryRunOutcome, Ec2, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
     InstanceProfileFacts, InstanceProfiles, InstanceStateChange, InstanceTypeInfo, LaunchTemplate,
-    LaunchTemplateFilter, LocationType, OnDemandPrice, Page, PageToken, Parameter, Parameters, Pricing,
-    ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering, VolumeSnapshot,
-    ZonalShift,
+    LaunchTemplateFilter, LocationType, OnDemandPrice, Page, PageToken, Parameter, Parameters,
+    PlacementGroup, Pricing, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags,
+    TypeOffering, VolumeSnapshot, ZonalShift,
 };
 
 /// EC2's page sizes, as the adapters ask for them.
@@ -185,6 +186,14 @@ impl Ec2 for RegionTwin {
     ) -> Result<Vec<CapacityReservation>, Ec2Error> {
         let call = Call::DescribeCapacityReservations;
         self.call(call, Cost::PLAIN, |state| state.reservations_matching(filter))
+    }
+
+    async fn describe_placement_groups(
+        &self,
+        of: &PlacementGroupSelector,
+    ) -> Result<Vec<PlacementGroup>, Ec2Error> {
+        let call = Call::DescribePlacementGroups;
+        self.call(call, Cost::PLAIN, |state| state.placement_groups_matching(of))
     }
 
     async fn create_launch_template(

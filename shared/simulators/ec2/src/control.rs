@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tenon_domain::Timestamp;
-use tenon_domain::id::{ImageId, InstanceId, InstanceType, ReservationId, SubnetId, Zone, ZoneId};
+use tenon_domain::id::{
+    ImageId, InstanceId, InstanceType, PlacementGroupId, ReservationId, SubnetId, Zone, ZoneId,
+};
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::zonal_shift::ShiftEnd;
 
@@ -14,8 +16,8 @@ use super::{
     TwinEvent,
 };
 use tenon_ec2::port::{
-    CapacityReservation, ImageState, InstanceState, SecurityGroup, Subnet, Tags, TargetCapacityType,
-    VolumeSnapshot,
+    CapacityReservation, ImageState, InstanceState, LaunchTemplateData, PlacementGroup, SecurityGroup,
+    Subnet, Tags, TargetCapacityType, VolumeSnapshot,
 };
 
 /// Time and events.
@@ -117,6 +119,19 @@ impl RegionTwin {
     /// [`NotPossible`] for a subnet that doesn't exist.
     pub fn set_free_addresses(&self, id: &SubnetId, free: u32) -> Result<(), NotPossible> {
         self.with(|state| state.set_free_addresses(id, free))
+    }
+}
+
+/// Placement groups.
+impl RegionTwin {
+    /// Creates a placement group.
+    pub fn create_placement_group(&self, group: PlacementGroup) {
+        self.with(|state| state.placement_groups.insert(group.id.clone(), group));
+    }
+
+    /// Deletes a placement group. Its instances keep running.
+    pub fn delete_placement_group(&self, id: &PlacementGroupId) {
+        self.with(|state| state.placement_groups.remove(id));
     }
 }
 
@@ -355,6 +370,12 @@ impl RegionTwin {
     #[must_use]
     pub fn requests(&self) -> Vec<Arc<RequestRecord>> {
         self.with(|state| state.requests.clone())
+    }
+
+    /// The content of a launch template.
+    #[must_use]
+    pub fn template_data(&self, name: &str) -> Option<LaunchTemplateData> {
+        self.with(|state| state.templates.get(name).map(|template| template.data.clone()))
     }
 
     /// The count of each call.

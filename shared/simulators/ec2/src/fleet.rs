@@ -10,6 +10,7 @@ use std::sync::Arc;
 use tenon_domain::Timestamp;
 use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, SecurityGroupId, Zone};
 use tenon_domain::money::UsdPerHour;
+use tenon_domain::placement::LaunchPlacement;
 
 use super::call::Call;
 use super::capacity::{CapacityPool, PoolShortage};
@@ -62,6 +63,7 @@ struct Resolved {
     image: ImageId,
     security_groups: Vec<SecurityGroupId>,
     user_data: Option<String>,
+    placement: Option<LaunchPlacement>,
     source: CapacitySource,
 }
 
@@ -298,6 +300,7 @@ impl TwinState {
             return item("InvalidGroup.NotFound", format!("The security group '{group}' does not exist"));
         }
         self.usable_profile(template.data.instance_profile.as_ref())?;
+        self.check_placement(template.data.placement.as_ref())?;
         let pool = CapacityPool { capacity_type, instance_type: name.clone(), zone };
         let source = self.source(&pool, template.data.reservations.as_ref())?;
         Ok(Resolved {
@@ -308,6 +311,7 @@ impl TwinState {
             image: image.clone(),
             user_data: template.data.user_data.clone(),
             security_groups: template.data.security_groups.clone(),
+            placement: template.data.placement.clone(),
             source,
         })
     }
@@ -339,6 +343,16 @@ impl TwinState {
 
     /// How many of an override can be launched, and the error when that is too few.
     fn fit(&self, resolved: &Resolved, wanted: u32) -> (u32, Option<OverrideError>) {
+        match self.placement_room(resolved.placement.as_ref(), &resolved.pool.zone) {
+            Some((room, full)) if room < wanted => {
+                let (fit, error) = self.fit_capacity(resolved, room);
+                (fit, error.or(Some(full)))
+            }
+            Some(_) | None => self.fit_capacity(resolved, wanted),
+        }
+    }
+
+    fn fit_capacity(&self, resolved: &Resolved, wanted: u32) -> (u32, Option<OverrideError>) {
         let pool = &resolved.pool;
         if let Some(failing) = self.failing.get(pool) {
             return (0, Some(failing.clone()));
@@ -420,6 +434,7 @@ impl TwinState {
                 instance,
                 image_state_at_launch: image_state,
                 user_data: resolved.user_data.clone(),
+                placement: resolved.placement.clone(),
                 visible_at,
                 terminated_at: None,
             }),

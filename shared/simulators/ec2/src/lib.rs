@@ -6,8 +6,9 @@
 //! Beside EC2 it answers for the price list, ARC, Systems Manager's parameters and IAM's instance profiles.
 //!
 //! Real: instance types, offerings, on-demand prices of us-east-1 (used for every region), CreateFleet's rules, token
-//! buckets, names of published images. Synthetic: spot prices, delays, ids. Not modelled: volumes, network interfaces beyond one address,
-//! placement groups, unusual kinds of capacity reservations, default VPCs, practice runs of zonal shifts.
+//! buckets, names of published images. Synthetic: spot prices, delays, ids. Not modelled: volumes, network interfaces
+//! beyond one address, racks of placement groups, unusual kinds of capacity reservations, default VPCs, practice runs of
+//! zonal shifts.
 //!
 //! Invariant: everything follows from the seed, the clock and the order of calls.
 
@@ -24,6 +25,7 @@ mod instance_profiles;
 mod instances;
 mod network;
 mod parameters;
+mod placement;
 mod prices;
 mod published;
 mod random;

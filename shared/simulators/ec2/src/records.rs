@@ -2,6 +2,7 @@
 
 use tenon_domain::Timestamp;
 use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, Zone};
+use tenon_domain::placement::LaunchPlacement;
 
 use tenon_ec2::port::{ImageState, Instance, Tags, TargetCapacityType};
 
@@ -76,6 +77,8 @@ pub struct InstanceRecord {
     pub image_state_at_launch: ImageState,
     /// The user data of its launch template.
     pub user_data: Option<String>,
+    /// The placement group of its launch template.
+    pub placement: Option<LaunchPlacement>,
     /// Since when DescribeInstances answers for it.
     pub visible_at: Timestamp,
     /// Its termination time.

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tenon_domain::id::{
-    ClientToken, ImageId, InstanceId, InstanceType, ReservationId, SecurityGroupId, SubnetId, Zone,
+    ClientToken, ImageId, InstanceId, InstanceType, PlacementGroupId, ReservationId, SecurityGroupId,
+    SubnetId, Zone,
 };
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::{SignedDuration, Timestamp};
@@ -31,8 +32,8 @@ use super::{TwinConfig, TypeSelection};
 use tenon_ec2::Ec2Error;
 use tenon_ec2::data::{DataError, Ec2Data};
 use tenon_ec2::port::{
-    AvailabilityZone, CapacityReservation, InstanceState, InstanceTypeInfo, Page, PageToken, SecurityGroup,
-    VolumeSnapshot,
+    AvailabilityZone, CapacityReservation, InstanceState, InstanceTypeInfo, Page, PageToken, PlacementGroup,
+    SecurityGroup, VolumeSnapshot,
 };
 
 /// Something that will happen by itself.
@@ -60,6 +61,7 @@ pub(super) struct TwinState {
     pub(super) groups: BTreeMap<SecurityGroupId, SecurityGroup>,
     /// Capacity reservations, each with how many instances it is for.
     pub(super) reservations: BTreeMap<ReservationId, CapacityReservation>,
+    pub(super) placement_groups: BTreeMap<PlacementGroupId, PlacementGroup>,
     pub(super) templates: BTreeMap<String, TwinTemplate>,
     pub(super) managed: Managed,
     pub(super) own_parameters: OwnParameters,
@@ -121,6 +123,7 @@ impl TwinState {
             subnets: BTreeMap::new(),
             groups: BTreeMap::new(),
             reservations: BTreeMap::new(),
+            placement_groups: BTreeMap::new(),
             templates: BTreeMap::new(),
             managed: Managed::new(),
             own_parameters: OwnParameters::new(),

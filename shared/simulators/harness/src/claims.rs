@@ -49,6 +49,7 @@ pub fn instance(n: usize) -> LaunchedInstance {
         zone: "us-east-1a".parse().unwrap(),
         subnet: Some("subnet-00000000000000001".parse().unwrap()),
         reservation: None,
+        placement: None,
         capacity_type: CapacityType::OnDemand,
         image: "ami-1".parse().unwrap(),
     }

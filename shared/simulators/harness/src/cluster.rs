@@ -188,6 +188,7 @@ impl Cluster {
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
             profile_seen: None,
             reservations: None,
+            placement_group: None,
             shifts: None,
             validation: Seen::Holds(()),
             unsupported: Vec::new(),

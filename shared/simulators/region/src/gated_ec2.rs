@@ -1,13 +1,14 @@
 //! EC2 behind a gate.
 
+use tenon_domain::api::node_class::PlacementGroupSelector;
 use tenon_domain::id::InstanceId;
 use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
     CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
     InstanceProfileFacts, InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter,
-    LocationType, OnDemandPrice, Page, PageToken, Parameter, ResourceFilter, RunInstancesProbe,
-    SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering, VolumeSnapshot,
+    LocationType, OnDemandPrice, Page, PageToken, Parameter, PlacementGroup, ResourceFilter,
+    RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering, VolumeSnapshot,
 };
 use tenon_ec2::{Ec2, Ec2Error, InstanceProfiles, Parameters, Pricing, ZonalShift};
 use tenon_twin::RegionTwin;
@@ -155,6 +156,8 @@ gated! {
             fn describe_snapshots(filter: &ResourceFilter) -> Vec<VolumeSnapshot>;
         "DescribeCapacityReservations" "ec2.describe_capacity_reservations"
             fn describe_capacity_reservations(filter: &CapacityReservationFilter) -> Vec<CapacityReservation>;
+        "DescribePlacementGroups" "ec2.describe_placement_groups"
+            fn describe_placement_groups(of: &PlacementGroupSelector) -> Vec<PlacementGroup>;
         "DescribeLaunchTemplates" "ec2.describe_launch_templates"
             fn describe_launch_templates(filter: &LaunchTemplateFilter, page: Option<PageToken>) -> Page<LaunchTemplate>;
         "DeleteLaunchTemplate" "ec2.delete_launch_template"

@@ -70,17 +70,19 @@ impl<'a> ObservedCluster<'a> {
         }
     }
 
-    fn class(&self, pool: &NodePool) -> Option<&'a Ec2NodeClass> {
+    pub(super) fn class(&self, pool: &NodePool) -> Option<&'a Ec2NodeClass> {
         let wanted = &pool.template.node_class;
         let ours = wanted.group == labels::PROVIDER_DOMAIN && wanted.kind == "EC2NodeClass";
         self.snapshot.node_classes.iter().find(|class| ours && class.name == wanted.name)
     }
 
-    /// The class with the cluster's settings.
+    /// The class with the cluster's settings, and its placement group as it resolved.
     fn with_settings(&self, class: &Ec2NodeClass) -> Ec2NodeClass {
         let mut class = class.clone();
         class.settings.reserved_enis = self.registry.settings.reserved_enis;
         class.settings.vm_memory_overhead = PartsPerMillion(self.registry.settings.vm_memory_overhead_ppm);
+        let status = self.view.classes.get(&class.name);
+        class.settings.placement = status.and_then(|status| status.placement_group.clone());
         class
     }
 

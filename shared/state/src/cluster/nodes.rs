@@ -7,11 +7,14 @@ use std::collections::BTreeSet;
 
 use tenon_domain::api::node::Schedulable;
 use tenon_domain::api::{Node, Pod};
+use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::claim::{Claim, ClaimPhase};
 use tenon_domain::id::{ClaimName, NodePoolName};
 use tenon_domain::labels;
+use tenon_domain::placement::LaunchPlacement;
+use tenon_domain::quantity::Quantity;
 use tenon_domain::reservation::LaunchedInto;
-use tenon_domain::resources::ResourceList;
+use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::Taint;
 use tenon_planning::provision::{ExistingNode, NodeKind};
 
@@ -54,7 +57,8 @@ impl<'a> ObservedCluster<'a> {
         let mut allocatable = node.allocatable.clone();
         if let (NodeKind::Starting, Some(option)) = (kind, claim.and_then(|claim| self.option(claim))) {
             // Resources that a starting kubelet doesn't report yet.
-            for (name, quantity) in option.allocatable.iter() {
+            let of_claim = claim.map_or_else(ResourceList::new, |claim| self.allocatable(claim, option));
+            for (name, quantity) in of_claim.iter() {
                 if allocatable.get(name).is_zero() {
                     allocatable.insert(name.clone(), quantity);
                 }
@@ -79,6 +83,16 @@ impl<'a> ObservedCluster<'a> {
         existing
     }
 
+    /// The allocatable of a type as the claim's launch has it: with EFA interfaces only if its pods requested some, or
+    /// its class names them.
+    fn allocatable(&self, claim: &Claim, option: &InstanceTypeOption) -> ResourceList {
+        let class = self.pool(claim).and_then(|pool| self.class(pool));
+        match class.map(|class| class.settings.network_interfaces.as_slice()) {
+            None | Some([]) => without_unrequested_efa(option.allocatable.clone(), &claim.requests),
+            Some(_) => option.allocatable.clone(),
+        }
+    }
+
     fn in_flight(&self, claim: &Claim) -> Option<ExistingNode> {
         let (pool, option, instance) = (self.pool(claim)?, self.option(claim)?, claim.state.instance()?);
         let mut node_labels = option.labels.labels();
@@ -95,13 +109,15 @@ impl<'a> ObservedCluster<'a> {
         );
         let reserved = instance.reservation.iter().flat_map(LaunchedInto::labels);
         node_labels.extend(reserved.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        let placed = instance.placement.iter().flat_map(LaunchPlacement::labels);
+        node_labels.extend(placed.map(|(key, value)| (key.to_owned(), value)));
         node_labels.extend(offering.map(|found| (labels::ZONE_ID.to_owned(), found.zone_id.to_string())));
         let mut existing = ExistingNode {
             name: claim.name.to_string(),
             kind: NodeKind::InFlight,
             labels: node_labels,
             taints: pool.template.taints.clone(),
-            allocatable: option.allocatable.clone(),
+            allocatable: self.allocatable(claim, option),
             used: ResourceList::new(),
             daemon_used: ResourceList::new(),
             host_ports: BTreeSet::new(),
@@ -115,6 +131,14 @@ impl<'a> ObservedCluster<'a> {
         let here = self.counted.iter().filter(move |(_, name)| **name == claim);
         here.filter_map(|(uid, _)| self.unbound.get(*uid).copied())
     }
+}
+
+/// A launch has EFA interfaces only if its pods request some.
+fn without_unrequested_efa(mut allocatable: ResourceList, requests: &ResourceList) -> ResourceList {
+    if requests.get(&ResourceName::EFA).is_zero() && allocatable.contains(&ResourceName::EFA) {
+        allocatable.insert(ResourceName::EFA, Quantity::ZERO);
+    }
+    allocatable
 }
 
 /// Takes room on a node.
@@ -131,5 +155,19 @@ impl Take for ExistingNode {
             }
             self.host_ports.extend(pod.shape.host_ports.iter().cloned());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_starting_node_offers_efa_only_where_it_was_requested() {
+        let list = |efa: i64| ResourceList::new().with(ResourceName::EFA, Quantity::from_integer(efa));
+        let left = |requests: &ResourceList| without_unrequested_efa(list(4), requests);
+        assert_eq!(left(&list(1)), list(4));
+        assert!(left(&ResourceList::new()).get(&ResourceName::EFA).is_zero());
+        assert_eq!(without_unrequested_efa(ResourceList::new(), &ResourceList::new()), ResourceList::new());
     }
 }

@@ -9,6 +9,7 @@ use tenon_domain::claim::{
 };
 
 use super::form::{Attributes, FieldError, Fields, ItemForm};
+use super::placement::{read_placement, write_placement};
 use super::reservation::{read_reservation, write_reservation};
 use crate::key::REVISION;
 
@@ -87,6 +88,7 @@ fn write_state(state: &ClaimState, to: &mut Attributes) {
         to.text_if("subnet", instance.subnet.as_ref());
         to.text("capacity_type", instance.capacity_type.as_str());
         write_reservation(instance.reservation.as_ref(), to);
+        write_placement(instance.placement.as_ref(), to);
         to.text("image", &instance.image);
     });
     to.text_if("node", state.node());
@@ -166,6 +168,7 @@ fn read_instance(from: Fields<'_>) -> Result<LaunchedInstance, FieldError> {
         subnet: from.parsed_if("subnet")?,
         capacity_type: from.word("capacity_type", CapacityType::parse)?,
         reservation: read_reservation(from)?,
+        placement: read_placement(from)?,
         image: from.parsed("image")?,
     })
 }

@@ -9,6 +9,7 @@ use tenon_domain::class_status::{
 use tenon_domain::zonal_shift::ShiftEnd;
 
 use super::form::{Attributes, FieldError, Fields, ItemForm};
+use super::placement::{read_placement_group, write_placement_group};
 use super::reservation::{read_reservations, write_reservations};
 use crate::key::REVISION;
 
@@ -38,6 +39,7 @@ impl ItemForm for ClassStatus {
             to.time("created_at", image.created_at);
         });
         write_reservations(&self.reservations, to);
+        write_placement_group(self.placement_group.as_ref(), to);
         let (name, arn) = match &self.instance_profile {
             Some(InstanceProfile::Name(name)) => (Some(name), None),
             Some(InstanceProfile::Arn(arn)) => (None, Some(arn)),
@@ -93,6 +95,7 @@ impl ItemForm for ClassStatus {
                 })
             })?,
             reservations: read_reservations(from)?,
+            placement_group: read_placement_group(from)?,
             instance_profile: arn.or(name),
             profile_seen: from.map_if("profile_seen", |from| {
                 Ok(SeenProfile {

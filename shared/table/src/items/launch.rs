@@ -9,6 +9,7 @@ use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchS
 
 use super::deflated::{deflate, inflate};
 use super::form::{Attributes, FieldError, FieldProblem, Fields, ItemForm};
+use super::placement::{read_placement, write_placement};
 use super::reservation::{read_reservation, write_reservation};
 use crate::key::REVISION;
 use crate::value::Value;
@@ -24,6 +25,7 @@ impl ItemForm for Launch {
         to.text("token", &self.token);
         write_request(&self.request, to);
         write_reservation(self.reservation.as_ref(), to);
+        write_placement(self.placement.as_ref(), to);
         to.list("claims", &self.claims, |claim, to| {
             to.text("name", &claim.name);
             to.texts("pods", claim.pods.iter().map(|pod| format!("{}/{}", pod.name, pod.uid)));
@@ -70,6 +72,7 @@ impl ItemForm for Launch {
             token: from.parsed("token")?,
             request: read_request(from)?,
             reservation: read_reservation(from)?,
+            placement: read_placement(from)?,
             claims: from.list("claims", |from| {
                 let pods: Vec<PodText> = from.texts("pods")?;
                 Ok(LaunchClaim {

@@ -20,6 +20,7 @@ pub mod learned;
 pub mod packed;
 mod packed_forms;
 mod packed_spot;
+mod placement;
 pub mod pool_status;
 pub mod registry;
 mod reservation;

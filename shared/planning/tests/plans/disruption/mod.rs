@@ -60,6 +60,7 @@ pub(super) fn instance(index: usize, image: &str) -> LaunchedInstance {
         zone: Zone::parse("test-zone-1").unwrap(),
         subnet: Some(SubnetId::parse("subnet-1").unwrap()),
         reservation: None,
+        placement: None,
         capacity_type: CapacityType::OnDemand,
         image: ImageId::parse(image).unwrap(),
     }

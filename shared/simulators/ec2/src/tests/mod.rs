@@ -21,6 +21,7 @@ use tenon_ec2::port::*;
 mod fleets;
 mod lists;
 mod parameters;
+mod placement;
 mod profiles;
 mod reservations;
 

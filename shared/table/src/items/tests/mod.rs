@@ -8,6 +8,7 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::CommandState;
 use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
 use tenon_domain::money::Currency;
+use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_domain::unavailable::{Mark, OfferingKey};
 use tenon_domain::wake::FunctionName;
@@ -284,6 +285,21 @@ fn a_claim_of_before_its_subnet_was_kept_is_read() {
     fields.remove("subnet").unwrap();
     let read = from_item::<Claim>(&key, &item).unwrap();
     assert_eq!(read.state.instance().unwrap(), &LaunchedInstance { subnet: None, ..instance() });
+}
+
+#[test]
+fn a_launch_and_its_claim_keep_their_placement() {
+    let key = keys::launch(&cluster(), &launch().id);
+    assert!(!to_item(&launch()).contains_key("placement_group"));
+    for partition in [None, Some(2)] {
+        let placement = Some(LaunchPlacement { group: "pg-1".parse().unwrap(), partition });
+        let placed = Launch { placement: placement.clone(), ..launch() };
+        assert_eq!(from_item::<Launch>(&key, &to_item(&placed)).unwrap(), placed);
+        let key = keys::claim(&cluster(), &name("default-3k9x2"));
+        let instance = LaunchedInstance { placement, ..instance() };
+        let placed = claim(ClaimState::Launched { instance, at: at("00:00:01") });
+        assert_eq!(from_item::<Claim>(&key, &to_item(&placed)).unwrap(), placed);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
-use tenon_domain::catalog::facts::Architecture;
+use tenon_domain::catalog::facts::{Architecture, PlacementStrategy};
 use tenon_domain::catalog::{CapacityType, LearnedMemory, LearnedRecord};
 use tenon_domain::claim::{
     Claim, ClaimPhase, ClaimState, CommandRole, LaunchFailure, LaunchedInstance, RemovalReason, Terms,
@@ -19,6 +19,7 @@ use tenon_domain::image::{ImageRecord, ImageState};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchState};
 use tenon_domain::money::{Currency, UsdPerHour};
+use tenon_domain::placement::ResolvedPlacementGroup;
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, Registry};
@@ -69,6 +70,7 @@ pub(super) fn instance() -> LaunchedInstance {
         zone: "us-east-1a".parse().unwrap(),
         subnet: Some("subnet-0123456789abcdef0".parse().unwrap()),
         reservation: None,
+        placement: None,
         capacity_type: CapacityType::Spot,
         image: "ami-0abc".parse().unwrap(),
     }
@@ -138,6 +140,7 @@ pub(super) fn launch() -> Launch {
         class: "linux".parse().unwrap(),
         token: "tenon-7".parse().unwrap(),
         reservation: None,
+        placement: None,
         request: "{\"v\":1}".into(),
         claims: vec![
             LaunchClaim { name: name("default-3k9x2"), pods: vec![pod("web-1"), pod("web-2")] },
@@ -226,6 +229,12 @@ pub(super) fn class_status() -> ClassStatus {
                 available: 3,
             }]),
         }),
+        placement_group: Some(SeenPart::Holds(ResolvedPlacementGroup {
+            id: "pg-0abc".parse().unwrap(),
+            name: "apart".into(),
+            strategy: PlacementStrategy::Partition,
+            partitions: Some(3),
+        })),
         shifts: Some(SeenPart::Holds(BTreeSet::from([ShiftedZone {
             zone_id: "use1-az1".parse().unwrap(),
             end: ShiftEnd::At(at("06:00:00")),

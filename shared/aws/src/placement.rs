@@ -1,0 +1,31 @@
+//! Placement groups, and launch templates' words about them.
+
+use aws_sdk_ec2::types as sdk;
+use tenon_domain::catalog::facts::PlacementStrategy;
+use tenon_domain::placement::LaunchPlacement;
+use tenon_ec2::port::PlacementGroup;
+
+use crate::reading::{Malformed, number, parsed, required};
+use crate::templates::{NumberTooLarge, whole};
+
+pub(crate) fn placement_group(from: &sdk::PlacementGroup) -> Result<PlacementGroup, Malformed> {
+    let strategy = required(from.strategy.as_ref(), "Strategy")?.as_str();
+    let unknown = || Malformed::new("Strategy", format!("is `{strategy}`, which isn't known"));
+    let count = from.partition_count.filter(|count| *count > 0);
+    Ok(PlacementGroup {
+        id: parsed(from.group_id.as_deref(), "GroupId")?,
+        name: required(from.group_name.clone(), "GroupName")?,
+        strategy: PlacementStrategy::parse(strategy).ok_or_else(unknown)?,
+        partition_count: count.map(|count| number(Some(count), "PartitionCount")).transpose()?,
+    })
+}
+
+pub(crate) fn specification(
+    of: &LaunchPlacement,
+) -> Result<sdk::LaunchTemplatePlacementRequest, NumberTooLarge> {
+    let partition = of.partition.map(|partition| whole(partition, "PartitionNumber")).transpose()?;
+    Ok(sdk::LaunchTemplatePlacementRequest::builder()
+        .group_id(of.group.as_str())
+        .set_partition_number(partition)
+        .build())
+}
