@@ -191,7 +191,7 @@ fn build_one(
     };
     let of_fleet = FleetInput {
         status,
-        family: ready.class.settings.ami_family,
+        settings: &ready.class.settings,
         types,
         marks: input.marks,
         requests,

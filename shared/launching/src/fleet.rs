@@ -12,7 +12,7 @@ use tenon_domain::catalog::find_option;
 
 use jiff::Timestamp;
 use tenon_domain::catalog::facts::InstanceTypeFacts;
-use tenon_domain::catalog::{AmiFamily, CapacityType, InstanceTypeOption, PriceRank};
+use tenon_domain::catalog::{AmiFamily, CapacityType, InstanceTypeOption, NodeSettings, PriceRank};
 use tenon_domain::class_status::{ClassStatus, ClassSubnet, image_for};
 use tenon_domain::id::{ImageId, InstanceType};
 use tenon_domain::placement::LaunchPlacement;
@@ -45,8 +45,8 @@ const LEASES_ALONE: usize = 64;
 pub struct FleetInput<'a> {
     /// The class's status.
     pub status: &'a ClassStatus,
-    /// The class's AMI family.
-    pub family: AmiFamily,
+    /// The settings of the class's nodes.
+    pub settings: &'a NodeSettings,
     /// The types of the claim's pool, by name.
     pub types: &'a [InstanceTypeOption],
     /// The region's marks: capacity that EC2 refused.
@@ -113,7 +113,8 @@ pub struct Fleet {
 pub struct TemplateKey {
     /// The image.
     pub image: ImageId,
-    /// The pods that the plan counted on; `None` for a Custom image, whose kubelet isn't told.
+    /// The pods that the plan counted on; `None` if the kubelet isn't told: on a Custom image, and where nodeadm counts
+    /// them itself (docs/decisions/nodeadm-counts-the-pods-of-interfaces.md).
     pub max_pods: Option<u32>,
     /// How many EFA interfaces the types have, if the claim requests any; a template's interfaces must fit its types.
     pub efa_interfaces: u32,
@@ -272,7 +273,7 @@ impl Choosing<'_> {
         let Some(image) = image_for(&self.input.status.images, facts) else { return };
         let key = TemplateKey {
             image: image.id.clone(),
-            max_pods: max_pods(self.input.family, option),
+            max_pods: max_pods(self.input.settings, option),
             efa_interfaces: self.efa.interfaces(option),
         };
         if self.is_full(name, &key) {
@@ -312,10 +313,15 @@ impl Choosing<'_> {
     }
 }
 
-/// The pods that the plan counted on for a type, which its kubelet is told.
-fn max_pods(family: AmiFamily, option: &InstanceTypeOption) -> Option<u32> {
-    match family {
+/// The pods that the plan counted on for a type, if its kubelet must be told.
+fn max_pods(settings: &NodeSettings, option: &InstanceTypeOption) -> Option<u32> {
+    let of_interfaces = settings.kubelet.max_pods.is_none()
+        && settings.kubelet.pods_per_core.unwrap_or(0) == 0
+        && settings.reserved_enis == 0;
+    match settings.ami_family {
         AmiFamily::Custom => None,
+        // nodeadm counts the interfaces' addresses itself, also of a type that its image doesn't know.
+        AmiFamily::Al2023 if of_interfaces => None,
         AmiFamily::Al2
         | AmiFamily::Al2023
         | AmiFamily::Bottlerocket
@@ -453,7 +459,7 @@ mod tests {
         let requests = Requests { digests: &[], whole: std::slice::from_ref(&whole) };
         let input = FleetInput {
             status: &status,
-            family: AmiFamily::Al2023,
+            settings: &NodeSettings::default(),
             types: &types,
             marks: &marks,
             requests,

@@ -38,14 +38,14 @@ impl Market {
     }
 
     fn fleet(&self, claim: &PlannedClaim) -> Result<Fleet, NoFleet> {
-        self.fleet_of(AmiFamily::Al2023, claim)
+        self.fleet_of(&NodeSettings::default(), claim)
     }
 
-    fn fleet_of(&self, family: AmiFamily, claim: &PlannedClaim) -> Result<Fleet, NoFleet> {
+    fn fleet_of(&self, settings: &NodeSettings, claim: &PlannedClaim) -> Result<Fleet, NoFleet> {
         let whole = UnavailableKey::parse("request#12ab").unwrap();
         let input = FleetInput {
             status: &self.status,
-            family,
+            settings,
             types: &self.types,
             marks: &self.marks,
             requests: Requests { digests: &[], whole: std::slice::from_ref(&whole) },
@@ -235,14 +235,18 @@ fn a_fleet_that_is_cut_keeps_the_zones_that_min_values_ask_for() {
 #[test]
 fn types_with_different_pod_counts_have_a_template_each() {
     let claim = planned("default-a", &["m5.large a on-demand 0.1", "m5.xlarge a on-demand 0.2"]);
-    let counts = |family: AmiFamily| {
+    let counts = |ami_family: AmiFamily, reserved_enis: u32| {
+        let settings = NodeSettings { ami_family, reserved_enis, ..NodeSettings::default() };
         let market = Market::marked(&[]);
-        let found = market.fleet_of(family, &claim).unwrap();
+        let found = market.fleet_of(&settings, &claim).unwrap();
         found.overrides.keys().map(|key| key.max_pods).collect::<Vec<_>>()
     };
-    assert_eq!(counts(AmiFamily::Al2023), [Some(29), Some(58)]);
-    assert_eq!(counts(AmiFamily::Bottlerocket), [Some(29), Some(58)]);
-    assert_eq!(counts(AmiFamily::Custom), [None]);
+    assert_eq!(counts(AmiFamily::Al2, 0), [Some(29), Some(58)]);
+    assert_eq!(counts(AmiFamily::Bottlerocket, 0), [Some(29), Some(58)]);
+    assert_eq!(counts(AmiFamily::Custom, 0), [None]);
+    // nodeadm knows nothing of reserved interfaces.
+    assert_eq!(counts(AmiFamily::Al2023, 0), [None]);
+    assert_eq!(counts(AmiFamily::Al2023, 1), [Some(29), Some(58)]);
 }
 
 #[test]
