@@ -59,6 +59,7 @@ impl PlannedDisruption {
             region,
             marks: &view.marks,
             replaced: &[],
+            leaving: &view.leaving,
             evidence: &self.evidence,
         }
     }

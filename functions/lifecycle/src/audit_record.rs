@@ -1,4 +1,5 @@
-//! `AUDIT`: the time of a cluster's last audit, and the terminated orphans.
+//! `AUDIT`: the times of a cluster's last audit and of the last look at its launch templates, and the terminated
+//! orphans.
 //!
 //! Decides how many orphans may be terminated in an hour, not which instances are orphans.
 
@@ -24,6 +25,8 @@ pub struct AuditRecord {
     pub revision: u64,
     /// The time of the last audit.
     pub at: Option<Timestamp>,
+    /// The time of the last look at launch templates; of the first audit if there was none.
+    pub templates_at: Option<Timestamp>,
     /// When each orphan of the last hour was terminated, by id.
     pub told: BTreeMap<InstanceId, Timestamp>,
 }
@@ -40,7 +43,9 @@ impl AuditRecord {
     pub fn audited(&self, now: Timestamp) -> Self {
         let recent = |at: &Timestamp| now.duration_since(*at) < WINDOW;
         let told = self.told.iter().filter(|(_, at)| recent(at)).map(|(id, at)| (id.clone(), *at)).collect();
-        Self { revision: self.revision.saturating_add(1), at: Some(now), told }
+        // In a new cluster nothing can have been unneeded for long.
+        let templates_at = self.templates_at.or(Some(now));
+        Self { revision: self.revision.saturating_add(1), at: Some(now), templates_at, told }
     }
 }
 
@@ -54,6 +59,7 @@ impl ItemForm for AuditRecord {
     fn write(&self, to: &mut Attributes) {
         to.number("revision", self.revision);
         to.time_if("at", self.at);
+        to.time_if("templates_at", self.templates_at);
         to.labels("told", &self.told.iter().map(|(id, at)| (id.to_string(), at.to_string())).collect());
     }
 
@@ -67,6 +73,7 @@ impl ItemForm for AuditRecord {
         Ok(Self {
             revision: from.u64("revision")?,
             at: from.time_if("at")?,
+            templates_at: from.time_if("templates_at")?,
             told: told.collect::<Result<_, FieldError>>()?,
         })
     }
@@ -88,11 +95,15 @@ mod tests {
     fn the_item_comes_back_and_forgets_after_an_hour() {
         let at = Timestamp::from_second(1_767_225_600).unwrap();
         let id = InstanceId::parse("i-0abc").unwrap();
-        let record = AuditRecord { revision: 3, at: Some(at), told: BTreeMap::from([(id, at)]) };
+        let record =
+            AuditRecord { revision: 3, at: Some(at), templates_at: None, told: BTreeMap::from([(id, at)]) };
         let key = AuditRecord::key(&ClusterName::parse("prod").unwrap());
         insta::assert_debug_snapshot!(to_item(&record));
         assert_eq!(from_item::<AuditRecord>(&key, &to_item(&record)).unwrap(), record);
         assert_eq!(record.audited(at).told.len(), 1);
         assert!(record.audited(at + WINDOW).told.is_empty());
+        let looked = record.audited(at + WINDOW);
+        assert_eq!(looked.templates_at, Some(at + WINDOW));
+        assert_eq!(looked.audited(at + WINDOW * 2).templates_at, looked.templates_at);
     }
 }

@@ -19,6 +19,8 @@ use crate::audit::AuditPlan;
 use crate::audit_record::AuditRecord;
 use crate::learn::Lesson;
 use crate::plan::{CLAIM_KEPT, ClaimStep, Forgotten, LAUNCH_KEPT, LifecyclePlan};
+use crate::templates::TemplatePlan;
+use crate::unneeded::UnneededTemplates;
 
 /// The committed parts of a plan.
 #[derive(Debug, Default)]
@@ -29,6 +31,8 @@ pub struct CommittedClaims {
     pub actions: usize,
     /// Whether the audit is written.
     pub audit: AuditCommit,
+    /// Whether the decisions about launch templates are written.
+    pub templates: TemplatesCommit,
     /// How many commits lost their race.
     pub lost: usize,
     /// Why learned memory isn't written, if it isn't; nothing else depends on it.
@@ -45,8 +49,19 @@ pub enum AuditCommit {
     Lost,
 }
 
+/// Whether the decisions about launch templates are committed.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum TemplatesCommit {
+    /// They aren't, so that nothing is deleted in EC2.
+    #[default]
+    Open,
+    /// They are.
+    Written,
+}
+
 /// Commits the plan. The audit is first, because a halt must be visible before anything else happens. Learned memory
-/// comes before the steps that it was learned from, because each step happens once.
+/// comes before the steps that it was learned from, because each step happens once. Launch templates are last: nothing
+/// waits for them.
 ///
 /// # Errors [`HandlerError`] for any error except a lost race; earlier commits stay valid.
 pub async fn commit<P: Ports>(
@@ -87,6 +102,10 @@ pub async fn commit<P: Ports>(
         change.replace(before(pool.revision), form::set(keys::node_pool(cluster, &pool.name), pool));
         send(ports, change.commit(), &mut done).await?;
     }
+    // Two passes may look at once: only the one that writes the audit down deletes.
+    if done.audit == AuditCommit::Written {
+        done.templates = commit_templates(ports, cluster, &plan.templates).await?;
+    }
     Ok(done)
 }
 
@@ -100,6 +119,17 @@ async fn send<P: Ports>(ports: &P, commit: Commit, done: &mut CommittedClaims) -
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// After a lost race nothing is deleted: a launch was committed meanwhile, and the next look sees it.
+async fn commit_templates<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    plan: &TemplatePlan,
+) -> Result<TemplatesCommit, HandlerError> {
+    let Some(commit) = templates_commit(cluster, plan) else { return Ok(TemplatesCommit::Written) };
+    let written = send(ports, commit, &mut CommittedClaims::default()).await?;
+    Ok(if written { TemplatesCommit::Written } else { TemplatesCommit::Open })
 }
 
 /// After a lost race nothing is lost: the next Node of the type reports again. A finding is written with its record.
@@ -182,6 +212,29 @@ fn audit_commit(cluster: &ClusterName, audit: &AuditPlan) -> Option<Commit> {
     }
     for told in &audit.journal {
         change.record(told, record.revision);
+    }
+    Some(change.commit())
+}
+
+/// Names that leave or are free again, on the condition that no launch was committed since the look. `None` without
+/// changes.
+fn templates_commit(cluster: &ClusterName, plan: &TemplatePlan) -> Option<Commit> {
+    if plan.leaving.is_none() && plan.unneeded.is_none() {
+        return None;
+    }
+    let mut change = Change::of(cluster);
+    if let Some(leaving) = &plan.leaving {
+        change.condition(WriteCondition::Cluster { cluster: cluster.clone(), revision: plan.revision });
+        change.replace(before(leaving.revision), form::set(keys::leaving_templates(cluster), leaving));
+    }
+    if let Some(unneeded) = &plan.unneeded {
+        change.replace(before(unneeded.revision), form::set(UnneededTemplates::key(cluster), unneeded));
+    }
+    for name in &plan.forgotten {
+        change.write(Write::Delete { key: keys::template(cluster, name) });
+    }
+    for record in &plan.journal {
+        change.record(record, plan.revision.saturating_add(1));
     }
     Some(change.commit())
 }

@@ -1,7 +1,7 @@
-//! Effects outside the table after the commit: terminations, tags, doorbells.
+//! Effects outside the table after the commit: terminations, tags, deletions of launch templates, doorbells.
 //!
-//! Decides nothing. It may run late, twice or partly: terminations are repeated until EC2 confirms them, tags until
-//! the audit sees them, and doorbells are best effort.
+//! Decides nothing. It may run late, twice or partly: terminations are repeated until EC2 confirms them, deletions
+//! until EC2's list confirms them, tags until the audit sees them, and doorbells are best effort.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use tenon_runtime::{BusEvent, Installation, Ports, Signals};
 use tenon_table::items::keys;
 use tenon_table::{Consistency, Table};
 
-use crate::commit::{AuditCommit, CommittedClaims};
+use crate::commit::{AuditCommit, CommittedClaims, TemplatesCommit};
 use crate::plan::{ClaimStep, LifecyclePlan};
 use crate::remind::halted;
 
@@ -41,7 +41,8 @@ pub async fn execute<P: Ports>(
     let terminated = if holds { Ok(()) } else { terminate(ports, &ids).await };
     let tagged = tag(ports, plan).await;
     ring(ports, cluster, plan, done, now).await;
-    terminated.and(tagged)
+    let deleted = delete_templates(ports, plan, done).await;
+    terminated.and(tagged).and(deleted)
 }
 
 /// Instances whose claims' termination is committed, and orphans whose audit is.
@@ -88,6 +89,26 @@ async fn tag<P: Ports>(ports: &P, plan: &LifecyclePlan) -> Result<(), Ec2Error> 
         let answer = ports.ec2().create_tags(std::slice::from_ref(id), tags).await;
         if matches!(answer, Err(Ec2Error::Throttled { .. })) {
             // The rest is left to the next audit.
+            return Ok(());
+        }
+        unless_busy(answer)?;
+    }
+    Ok(())
+}
+
+/// Deletes launch templates whose names leave.
+async fn delete_templates<P: Ports>(
+    ports: &P,
+    plan: &LifecyclePlan,
+    done: &CommittedClaims,
+) -> Result<(), Ec2Error> {
+    if done.templates != TemplatesCommit::Written {
+        return Ok(());
+    }
+    for name in &plan.templates.delete {
+        let answer = ports.ec2().delete_launch_template(name).await;
+        if matches!(answer, Err(Ec2Error::Throttled { .. })) {
+            // Launches need the tokens more. The next look deletes the rest.
             return Ok(());
         }
         unless_busy(answer)?;
@@ -161,7 +182,8 @@ fn events_of(installation: &Installation, cluster: &ClusterName, step: &ClaimSte
         | Decision::ImageState
         | Decision::Refused
         | Decision::Waiting
-        | Decision::OrphanTerminated => None,
+        | Decision::OrphanTerminated
+        | Decision::TemplatesDeleted => None,
     };
     let claim = &step.after;
     let detail = json!({

@@ -22,6 +22,7 @@ use tenon_snapshot::NodeAction;
 use tenon_table::items::{Halt, InstanceOwner, TypeRecord};
 
 use crate::audit_record::AuditRecord;
+use crate::templates::TemplatesView;
 
 /// Everything that a plan is made from.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ pub struct LifecycleInput {
     pub learned: BTreeMap<(InstanceType, ImageId), LearnedRecord>,
     /// EC2's instances of the cluster, if EC2 was asked and answered.
     pub ec2: Option<Ec2View>,
+    /// The cluster's launch templates, if a look at them was due and EC2 answered.
+    pub templates: Option<TemplatesView>,
     /// The halt, which stops every termination.
     pub halt: Option<Halt>,
     /// The last audit, and the terminated orphans.

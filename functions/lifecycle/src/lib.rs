@@ -1,7 +1,8 @@
 //! `lifecycle`: a claim's steps from its instance to its end, the pools' statuses, and orphans.
 //!
 //! Decides registration, initialisation, timeouts, expiry, users' deletions, termination, and the removal of old
-//! items. It is the only function that terminates instances. It launches nothing, and begins no voluntary disruption.
+//! items and of launch templates that nothing needs. It is the only function that terminates instances. It launches
+//! nothing, and begins no voluntary disruption.
 //!
 //! Invariants: a termination is committed first, and repeated until EC2 confirms it; while `HALT` exists nothing is
 //! terminated; a sweep of an unchanged world ends after one read.
@@ -18,8 +19,11 @@ pub mod plan;
 pub mod pools;
 pub mod remind;
 pub mod step;
+pub mod templates;
+pub mod templates_view;
 #[cfg(test)]
 mod tests;
+pub mod unneeded;
 
 use std::collections::BTreeSet;
 
@@ -96,6 +100,8 @@ struct LifecycleDone {
     done: CommittedClaims,
     /// The error of the query to EC2, if it failed.
     refused: Option<Ec2Error>,
+    /// Why a due look at launch templates saw nothing, if it didn't. Nothing else waits for them.
+    templates_failed: Option<HandlerError>,
 }
 
 impl<P: Ports> Pass for LifecyclePass<'_, P> {
@@ -125,6 +131,11 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
         let due = self.check.audit.at.is_none_or(|at| now.duration_since(at) >= AUDIT_EVERY);
         if due || self.look == LookDepth::AtInstances {
             looked.refused = ask_ec2(self.ports, &mut input).await?;
+        }
+        if due && looked.refused.is_none() && templates::is_due(&input) {
+            let revision = self.check.heads.generations.revision;
+            let answer = templates_view::observe_templates(self.ports, &mut input, revision).await;
+            looked.templates_failed = answer.err();
         }
         Ok(Some(input))
     }
@@ -160,16 +171,17 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
     }
 
     async fn execute(&self, input: &LifecycleInput, looked: &mut LifecycleDone) -> Result<(), HandlerError> {
-        let LifecycleDone { plan, done, refused } = looked;
+        let LifecycleDone { plan, done, refused, templates_failed } = looked;
         let executed = execute::execute(self.ports, self.cluster, plan, done, input.now).await;
         executed?;
         done.not_learned.take().map_or(Ok(()), Err)?;
-        match refused.take() {
+        let failed = refused.take().map(HandlerError::from).or_else(|| templates_failed.take());
+        match failed {
             None
-            | Some(Ec2Error::Throttled { .. } | Ec2Error::ServerError { .. } | Ec2Error::NoAnswer { .. }) => {
-                Ok(())
-            }
-            Some(error) => Err(error.into()),
+            | Some(HandlerError::Ec2(
+                Ec2Error::Throttled { .. } | Ec2Error::ServerError { .. } | Ec2Error::NoAnswer { .. },
+            )) => Ok(()),
+            Some(error) => Err(error),
         }
     }
 

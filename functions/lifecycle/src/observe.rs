@@ -110,6 +110,7 @@ pub async fn observe<P: Ports>(
         types: BTreeMap::new(),
         learned: BTreeMap::new(),
         ec2: None,
+        templates: None,
         audit: check.audit.clone(),
         halt: check.halt.clone(),
     };
@@ -287,7 +288,7 @@ pub async fn observe_clusters<P: Ports>(
     items.iter().map(|(key, item)| Ok(read::<InstanceOwner>(key, item)?.cluster)).collect()
 }
 
-async fn read_many<P: Ports>(
+pub(crate) async fn read_many<P: Ports>(
     ports: &P,
     keys: Vec<Key>,
     consistency: Consistency,
@@ -299,7 +300,7 @@ async fn read_many<P: Ports>(
     Ok(found)
 }
 
-fn read<T: ItemForm>(key: &Key, item: &Item) -> Result<T, HandlerError> {
+pub(crate) fn read<T: ItemForm>(key: &Key, item: &Item) -> Result<T, HandlerError> {
     from_item(key, item).map_err(form_error)
 }
 

@@ -1,4 +1,5 @@
-//! The plan: every claim's steps, the audit, the pools' statuses, old items, and the time of the next look.
+//! The plan: every claim's steps, the audit, the pools' statuses, old items and launch templates, and the time of the
+//! next look.
 //!
 //! Decides from a [`LifecycleInput`] alone. A second plan, of the world after the first, is empty.
 //!
@@ -23,6 +24,7 @@ use crate::audit::{AuditPlan, audit};
 use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::learn::Lesson;
 use crate::step::{ClaimNext, Halted, next};
+use crate::templates::{self, TemplatePlan};
 use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, learn, node, pools};
 
 /// How long an ended claim is kept for people.
@@ -47,6 +49,8 @@ pub struct LifecyclePlan {
     pub launches: Vec<Launch>,
     /// The audit's actions, if EC2 answered.
     pub audit: AuditPlan,
+    /// Launch templates that nothing needs, if a look at them was due.
+    pub templates: TemplatePlan,
     /// Pools' statuses that changed.
     pub pools: Vec<PoolStatus>,
     /// New memory reports of Nodes that registered.
@@ -106,6 +110,7 @@ pub fn plan(input: &LifecycleInput) -> (LifecyclePlan, Report) {
     if let Some(view) = &input.ec2 {
         plan.audit = audit(input, view);
     }
+    plan_templates(input, &mut plan);
     plan.wake_at = next_audit(input, &plan.audit);
     let mut report = Report::default();
     let halted = if input.halt.is_some() || plan.audit.halt.is_some() { Halted::Yes } else { Halted::No };
@@ -137,6 +142,21 @@ pub fn plan(input: &LifecycleInput) -> (LifecyclePlan, Report) {
         plan.look_at(after(input.now, LOOK_AGAIN));
     }
     (plan, report)
+}
+
+/// Looks at launch templates, together with an audit that is written down. A halt may mean that the table lacks
+/// launches, so nothing is deleted.
+fn plan_templates(input: &LifecycleInput, plan: &mut LifecyclePlan) {
+    let (Some(view), Some(record), None, None) =
+        (&input.templates, plan.audit.record.as_mut(), &input.halt, &plan.audit.halt)
+    else {
+        return;
+    };
+    plan.templates = templates::plan(view, input);
+    // With more to delete, the next audit looks again.
+    if plan.templates.left == 0 {
+        record.templates_at = Some(input.now);
+    }
 }
 
 /// Whether this function reports an unreadable object. `provisioner` reports pods, `node-classes` reports classes.

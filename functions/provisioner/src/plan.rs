@@ -65,6 +65,7 @@ pub(crate) fn plan(
         region,
         marks: &view.marks,
         replaced: &[],
+        leaving: &view.leaving,
         evidence: &evidence,
     };
     let built = build(&launch_input, &plan.claims, &LaunchCause::PendingPods);

@@ -17,17 +17,19 @@ use std::task::{Context, Waker};
 use jiff::SignedDuration;
 use tenon_domain::claim::ClaimPhase;
 use tenon_domain::id::{InstanceType, Zone};
-use tenon_domain::launch::LaunchState;
+use tenon_domain::launch::{Launch, LaunchState};
 use tenon_domain::unavailable::{Mark, UnavailableKey};
 use tenon_domain::wake::WakeCause;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::TargetCapacityType;
+use tenon_ec2::port::{CreateFleetRequest, TargetCapacityType};
 use tenon_harness::cluster::{Cluster, pod, pool};
 use tenon_harness::{FunctionWorld, RungBell, WorldConfig};
 use tenon_memory_table::{Operation, block_on};
 use tenon_runtime::{Handler, WakeScope};
 use tenon_snapshot::SeenPod;
 use tenon_table::items::form::from_item;
+use tenon_table::items::{LeavingTemplates, keys, set};
+use tenon_table::{Table, Write, content_commit};
 use tenon_twin::{Call, CapacityPool, Fault, FaultEffect, FaultWhen};
 
 use super::*;
@@ -337,6 +339,34 @@ fn a_template_that_is_gone_is_made_anew_in_the_same_wake() {
     cluster.report().unwrap();
     wake(&cluster);
     check_settled(&cluster, 2);
+}
+
+/// EC2 may delete the template between the look and the launch's call.
+#[test]
+fn a_launch_beside_the_deletion_of_its_template_makes_another() {
+    let mut cluster = cluster(1);
+    wake(&cluster);
+    let named = |launch: &Launch| -> BTreeSet<String> {
+        let request = CreateFleetRequest::from_stored(&launch.request).unwrap();
+        request.launch_templates.into_iter().map(|template| template.name).collect()
+    };
+    let first = cluster.launches().unwrap().remove(0);
+    let leaving = named(&first);
+    let since = leaving.iter().map(|name| (name.clone(), cluster.world.clock.now())).collect();
+    let gone = leaving.iter().map(|name| Write::Delete { key: keys::template(&cluster.name, name) });
+    let leaves = set(keys::leaving_templates(&cluster.name), &LeavingTemplates { revision: 1, since });
+    let writes = gone.chain([leaves]).collect();
+    block_on(cluster.world.table.commit(&content_commit(Vec::new(), writes))).unwrap();
+    cluster.objects.pods.push(Arc::new(SeenPod::read(&pod("late", "1500m", None)).unwrap()));
+    cluster.report().unwrap();
+    wake(&cluster);
+    check_settled(&cluster, 2);
+    let second = cluster.launches().unwrap().into_iter().find(|launch| launch.id != first.id).unwrap();
+    assert_eq!(named(&second), leaving.iter().map(|name| format!("{name}-2")).collect());
+    // The first ones are EC2's to delete whenever the calls arrive.
+    for name in &leaving {
+        block_on(tenon_ec2::Ec2::delete_launch_template(&cluster.world.ec2, name)).unwrap();
+    }
 }
 
 #[test]

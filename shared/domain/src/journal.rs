@@ -120,6 +120,8 @@ crate::words! {
         Waiting,
         /// Tenon terminates an instance that no claim owns.
         OrphanTerminated,
+        /// Tenon deletes launch templates that nothing needs.
+        TemplatesDeleted,
     }
 }
 

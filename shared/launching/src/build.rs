@@ -72,6 +72,8 @@ pub struct LaunchInput<'a> {
     pub marks: &'a Marks,
     /// The claims that replacements are launched for.
     pub replaced: &'a [ClaimName],
+    /// Names of launch templates that are being deleted in EC2: no launch takes one of them.
+    pub leaving: &'a BTreeSet<String>,
     /// The generations of the plan's evidence.
     pub evidence: &'a BTreeMap<String, u64>,
 }

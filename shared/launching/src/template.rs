@@ -4,7 +4,8 @@
 //! the request until EC2 has the template: another invocation may send the launch, and the class may have changed by
 //! then.
 //!
-//! Invariant: equal content has one name, so an existing template needs no comparison.
+//! Invariant: a name has one content, so an existing template needs no comparison. The name of a template that is being
+//! deleted gets a number, which [`crate::build`] adds.
 //!
 //! Source: aws/karpenter-provider-aws `pkg/providers/launchtemplate/launchtemplate.go`;
 //! karpenter.sh/docs/concepts/nodeclasses, `spec.tags`.

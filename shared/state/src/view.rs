@@ -25,8 +25,8 @@ use tenon_domain::wake::FunctionName;
 use tenon_table::items::form;
 use tenon_table::items::packed::each_part;
 use tenon_table::items::{
-    CatalogCache, CatalogError, CatalogMeta, FormError, Generations, Halt, ItemForm, RefreshedParts,
-    SeenRecord, TemplateItem, keys,
+    CatalogCache, CatalogError, CatalogMeta, FormError, Generations, Halt, ItemForm, LeavingTemplates,
+    RefreshedParts, SeenRecord, TemplateItem, keys,
 };
 use tenon_table::key::EXPIRES_AT;
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, query_all};
@@ -51,7 +51,7 @@ pub enum Want {
     Classes,
     /// Its pools' statuses.
     Pools,
-    /// Its launch templates.
+    /// Its launch templates, and the names of those that leave.
     Templates,
     /// The region's marks.
     Marks,
@@ -117,6 +117,8 @@ pub struct ClusterView {
     pub pools: BTreeMap<NodePoolName, PoolStatus>,
     /// Its launch templates, by name.
     pub templates: BTreeMap<String, TemplateItem>,
+    /// The names of templates that are being deleted in EC2.
+    pub leaving: BTreeSet<String>,
     /// The region's marks.
     pub marks: Marks,
     /// The learned memory of nodes; empty unless [`crate::observe::observe`] fills it.
@@ -211,7 +213,8 @@ impl ClusterView {
             self.read(ports, cluster, range).await?;
         }
         if sets.contains(&Want::Templates) {
-            self.read(ports, cluster, SkRange::Prefix(Want::Templates.prefix().to_owned())).await?;
+            let (first, last) = (Want::Templates.prefix().to_owned(), keys::LEAVING_TEMPLATES.to_owned());
+            self.read(ports, cluster, SkRange::Between(first, last)).await?;
         }
         if sets.contains(&Want::Marks) {
             let pk = keys::region_pk(&ports.installation().region);
@@ -238,6 +241,7 @@ impl ClusterView {
             classes: BTreeMap::new(),
             pools: BTreeMap::new(),
             templates: BTreeMap::new(),
+            leaving: BTreeSet::new(),
             marks: Marks::default(),
             learned: Arc::default(),
             parts: RefreshedParts::new(),
@@ -291,6 +295,8 @@ impl ClusterView {
         } else if key.sk.starts_with(keys::TEMPLATE) {
             let template: TemplateItem = parsed(key, item)?;
             self.templates.insert(template.name.clone(), template);
+        } else if key.sk == keys::LEAVING_TEMPLATES {
+            self.leaving = parsed::<LeavingTemplates>(key, item)?.since.into_keys().collect();
         }
         Ok(())
     }

@@ -64,11 +64,8 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
 
 /// Operations of the adapters that no function and no agent calls, so that no role may have them, with the reason why
 /// the adapter has them.
-pub const UNASKED: &[(&str, &str)] = &[
-    ("ec2:DeleteLaunchTemplate", "templates are few and cost nothing; nothing cleans them up yet"),
-    ("ec2:DescribeLaunchTemplates", "a template is made under a name that is its content's digest"),
-    ("ec2:RunInstances", "only as a dry run, which no class asks for yet; fleets ask for the same right"),
-];
+pub const UNASKED: &[(&str, &str)] =
+    &[("ec2:RunInstances", "only as a dry run, which no class asks for yet; fleets ask for the same right")];
 
 /// The rights that AWS checks for a call.
 ///
@@ -105,6 +102,10 @@ pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
             let cluster = arn("eks", "cluster/prod");
             vec![Request::new("arc-zonal-shift:GetManagedResource", "*").with(RESOURCE_IDENTIFIER, [cluster])]
         }
+        AskedCall::Other("DeleteLaunchTemplate") => vec![
+            Request::new("ec2:DeleteLaunchTemplate", arn("ec2", "launch-template/lt-1"))
+                .with(RESOURCE_TAG, [INSTALLATION]),
+        ],
         AskedCall::Other("GetProducts") => vec![Request::new("pricing:GetProducts", "*")],
         AskedCall::Other(describe) if describe.starts_with("Describe") => {
             vec![Request::new(&format!("ec2:{describe}"), "*")]

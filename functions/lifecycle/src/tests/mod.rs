@@ -48,6 +48,7 @@ mod orphans;
 mod pool_status;
 mod registered;
 mod reminders;
+mod templates;
 mod terms;
 
 fn minutes(n: i64) -> Timestamp {
@@ -178,7 +179,8 @@ fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> LifecycleInput
         types: BTreeMap::from([("m5.large".parse().unwrap(), type_record())]),
         learned: BTreeMap::new(),
         ec2: None,
-        audit: AuditRecord { revision: 1, at: Some(now), told: BTreeMap::new() },
+        templates: None,
+        audit: AuditRecord { revision: 1, at: Some(now), templates_at: Some(now), told: BTreeMap::new() },
         halt: None,
     }
 }

@@ -13,6 +13,7 @@ use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::ReservationKind;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::{Taint, TaintEffect};
+use tenon_ec2::port::CreateFleetRequest;
 use tenon_state::step::Change;
 use tenon_table::items::keys;
 
@@ -181,6 +182,31 @@ fn a_record_names_types_without_a_price_and_what_is_asked_for_again_where_there_
     check("m5.large b on-demand 0.1", [None, None]);
     check("m5.large b on-demand -", [Some("m5.large"), None]);
     check("m5.large a on-demand 0.1 again", [None, Some("offering#on-demand#use1-az-a#m5.large")]);
+}
+
+#[test]
+fn no_launch_names_a_template_that_is_being_deleted() {
+    let name = |leaving: &[&str]| {
+        with_input(types(), |input| {
+            let leaving = leaving.iter().map(|name| (*name).to_owned()).collect();
+            let input = LaunchInput { leaving: &leaving, ..input.clone() };
+            let launch =
+                build(&input, &[planned("default-a", &SMALL)], &LaunchCause::PendingPods).launches.remove(0);
+            let request = CreateFleetRequest::from_stored(&launch.launch.request).unwrap();
+            let named: Vec<&str> =
+                request.launch_templates.iter().map(|template| template.name.as_str()).collect();
+            let made: Vec<&str> = launch.templates.iter().map(|(_, made)| made.name.as_str()).collect();
+            assert_eq!(named, made);
+            named[0].to_owned()
+        })
+    };
+    let first = name(&[]);
+    let second = format!("{first}-2");
+    assert_eq!(name(&["another"]), first);
+    assert_eq!(name(&[&first]), second);
+    assert_eq!(name(&[&first, &second]), format!("{first}-3"));
+    // The first name is free again while the template of the second one is there.
+    assert_eq!(name(&[&second]), first);
 }
 
 #[test]

@@ -3,9 +3,10 @@
 //! Decides the request's tags, templates and target, and the labels that its nodes register with. It doesn't choose
 //! the overrides: the fleet has them.
 //!
-//! Invariant: the same claim, fleet and launch give the same request.
+//! Invariants: the same claim, fleet and launch give the same request; no request names a template that is being
+//! deleted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::id::{ClientToken, ImageId, LaunchId};
 use tenon_domain::labels;
@@ -56,6 +57,7 @@ pub(super) fn request(
     for (key, overrides) in &fleet.overrides {
         let setup = NodeSetup { max_pods: key.max_pods, ..setup };
         let template = template(&setup, &ready.status, &key.image, LaunchSite::of(fleet, key))?;
+        let template = CreateLaunchTemplate { name: free_name(template.name, input.leaving), ..template };
         launch_templates.push(FleetLaunchTemplate {
             name: template.name.clone(),
             version: "$Latest".to_owned(),
@@ -78,6 +80,17 @@ pub(super) fn request(
         context: ready.class.context.clone(),
     };
     Ok((request, templates))
+}
+
+/// The name, or with the first number from 2 on under which no template is being deleted. A deletion is committed
+/// before its call, so EC2 may still have the template now and not when the launch is sent.
+fn free_name(name: String, leaving: &BTreeSet<String>) -> String {
+    if !leaving.contains(&name) {
+        return name;
+    }
+    // Of so many names, one isn't among those that leave.
+    let mut names = (2..=leaving.len().saturating_add(2)).map(|n| format!("{name}-{n}"));
+    names.find(|free| !leaving.contains(free)).unwrap_or(name)
 }
 
 /// Labels that the kubelet registers with.

@@ -33,6 +33,7 @@ pub(super) fn with_input<T>(types: Vec<InstanceTypeOption>, make: impl FnOnce(&L
         region: &Region::parse("us-east-1").unwrap(),
         marks: &marks,
         replaced: &[],
+        leaving: &BTreeSet::new(),
         evidence: &evidence,
     };
     make(&input)

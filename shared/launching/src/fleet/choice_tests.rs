@@ -257,8 +257,9 @@ fn a_fleet_has_no_more_templates_than_its_commit_takes() {
     }
     let claim = claim_of(&types[..40], &["a"], "on-demand 0.1");
     let market = Market { types, ..Market::marked(&[]) };
-    let found = market.fleet(&claim).unwrap();
+    let of = |ami_family| NodeSettings { ami_family, ..NodeSettings::default() };
+    let found = market.fleet_of(&of(AmiFamily::Al2), &claim).unwrap();
     assert_eq!((found.overrides.len(), all(&found).count()), (TEMPLATES_PER_FLEET, TEMPLATES_PER_FLEET));
-    let of_custom = market.fleet_of(AmiFamily::Custom, &claim).unwrap();
+    let of_custom = market.fleet_of(&of(AmiFamily::Custom), &claim).unwrap();
     assert_eq!((of_custom.overrides.len(), all(&of_custom).count()), (1, 40));
 }

@@ -82,6 +82,10 @@ tenon_domain::words! {
         ImagesSelected,
         /// Each pod that gets no node has a finding and an Event.
         NothingSilent,
+        /// No launch fails for a launch template that Tenon deleted.
+        TemplatesThere,
+        /// EC2 keeps no launch template of Tenon for long that nothing needs.
+        TemplatesFew,
     }
 }
 

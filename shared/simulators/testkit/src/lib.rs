@@ -26,6 +26,7 @@ mod silence;
 mod simulate;
 mod standing;
 mod storm;
+pub mod turns;
 mod world;
 
 pub use chaos::Chaos;
@@ -39,3 +40,4 @@ pub use reached::Situation;
 pub use sabotage::Sabotage;
 pub use simulate::{HistoryPace, SimulationOptions, SimulationOutcome, simulate, simulate_digest};
 pub use storm::storm;
+pub use turns::turns;

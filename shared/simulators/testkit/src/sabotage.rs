@@ -79,6 +79,10 @@ tenon_domain::words! {
         StrangersOwned,
         /// A function's refusals are missing in the item that the agent reads.
         RefusalsUntold,
+        /// The table keeps the items of templates that are deleted in EC2.
+        TemplatesStayListed,
+        /// Nobody notes since when nothing needs a template.
+        UnneededForgotten,
     }
 }
 
@@ -98,6 +102,8 @@ impl Sabotage {
             }
             Self::JournalLost => commit.writes.retain(|write| !write.key().pk.starts_with("JOURNAL#")),
             Self::RefusalsUntold => commit.writes.retain(|write| !write.key().sk.starts_with("TOLD#")),
+            Self::TemplatesStayListed if task == "lifecycle" => keep_templates(commit),
+            Self::UnneededForgotten => forget_unneeded(commit),
             Self::LaunchesLost => {
                 if task == "provisioner" {
                     commit.writes.retain(|write| !write.key().sk.starts_with("LAUNCH#"));
@@ -124,6 +130,7 @@ impl Sabotage {
             | Self::EmptyBelieved
             | Self::LastResortLost
             | Self::StrangersAdopted
+            | Self::TemplatesStayListed
             | Self::NewestFlaps
             | Self::ExtraInstances => {}
         }
@@ -315,6 +322,22 @@ fn drop_leases(commit: &mut Commit) {
     if commit.writes.iter().any(|write| write.key().sk.starts_with("LAUNCH#")) {
         commit.writes.retain(|write| !is_mark(write.key()));
         commit.conditions.retain(|condition| !is_mark(&condition.key()));
+    }
+}
+
+/// Leaves out that templates' items go and that their names leave.
+fn keep_templates(commit: &mut Commit) {
+    commit.writes.retain(|write| !write.key().sk.starts_with("TEMPLATE"));
+    commit.conditions.retain(|condition| !condition.key().sk.starts_with("TEMPLATE"));
+}
+
+fn forget_unneeded(commit: &mut Commit) {
+    for write in &mut commit.writes {
+        if let Write::Set { key, set, .. } = write
+            && key.sk == "UNNEEDED"
+        {
+            set.insert("since".to_owned(), Value::M(BTreeMap::new()));
+        }
     }
 }
 

@@ -31,6 +31,7 @@ use crate::sabotage::Sabotage;
 use crate::selected::invariant_images_selected;
 use crate::shifts::invariant_shifted_zones_are_left_alone;
 use crate::silence::{self, invariant_nothing_silent};
+use crate::turns::invariant_templates_there;
 use crate::world::CLUSTER;
 
 /// How long a calm region may take to settle: drift rolls one node at a time, and each takes minutes.
@@ -432,6 +433,7 @@ impl Watched {
         history.shifts.look(region, &self.cluster);
         invariant_shifted_zones_are_left_alone(moment, &mut history.shifts)?;
         invariant_deleted_are_tainted(region, &self.cluster)?;
+        invariant_templates_there(moment)?;
         invariants::invariant_pods_counted_once(moment, &waiting, &history.crowded_out)?;
         if step.is_multiple_of(20) {
             invariant_learned_is_reported(region)?;

@@ -2,7 +2,7 @@
 
 use tenon_testkit::{
     FirstWakes, HistoryPace, Invariant, Sabotage, SimulationOptions, Violation, drought, simulate,
-    simulate_digest, storm,
+    simulate_digest, storm, turns,
 };
 
 /// A sabotage, the invariant that finds it, and its pace.
@@ -36,6 +36,11 @@ const DROUGHTS: [(Sabotage, Invariant, u32); 4] = [
     (Sabotage::ClearsLost, Invariant::MarksClear, 200),
     (Sabotage::ProbesUnleased, Invariant::OneProbe, 100),
     (Sabotage::LastResortLost, Invariant::NobodyWaitsLonger, 300),
+];
+/// Breaks that turns of the image show, with their number.
+const TURNS: [(Sabotage, Invariant, u32); 2] = [
+    (Sabotage::UnneededForgotten, Invariant::TemplatesFew, 1),
+    (Sabotage::TemplatesStayListed, Invariant::TemplatesThere, 2),
 ];
 /// Breaks that first wakes show.
 const FIRST_WAKES: [(Sabotage, Invariant); 2] =
@@ -81,6 +86,22 @@ fn droughts_find_what_their_invariants_are_for() {
 }
 
 #[test]
+fn turns_find_what_their_invariants_are_for() {
+    for (sabotage, expected, steps) in TURNS {
+        check(sabotage, expected, |seed, sabotage| {
+            turns(SimulationOptions { seed, steps, sabotage, pace: None }).err().map(|found| *found)
+        });
+    }
+}
+
+/// Every fault happens beside the deletions.
+#[test]
+fn no_launch_fails_for_a_deleted_template_among_faults() {
+    let options = SimulationOptions { seed: 1, steps: 2, sabotage: None, pace: None };
+    assert_eq!(turns(options), Ok(()));
+}
+
+#[test]
 fn first_wakes_find_what_their_invariants_are_for() {
     for (sabotage, expected) in FIRST_WAKES {
         check(sabotage, expected, |seed, sabotage| {
@@ -94,7 +115,9 @@ fn every_break_and_every_invariant_is_in_the_list() {
     let listed = || BREAKS.iter().map(|(sabotage, invariant, ..)| (sabotage, invariant));
     let of_first_wakes = || FIRST_WAKES.iter().map(|(sabotage, invariant)| (sabotage, invariant));
     let of_droughts = || DROUGHTS.iter().map(|(sabotage, invariant, _)| (sabotage, invariant));
-    let all = || listed().chain([(&STORM.0, &STORM.1)]).chain(of_first_wakes()).chain(of_droughts());
+    let of_turns = || TURNS.iter().map(|(sabotage, invariant, _)| (sabotage, invariant));
+    let of_histories = || of_first_wakes().chain(of_droughts()).chain(of_turns());
+    let all = || listed().chain([(&STORM.0, &STORM.1)]).chain(of_histories());
     for sabotage in Sabotage::ALL {
         assert!(all().any(|(listed, _)| *listed == sabotage), "{sabotage:?}");
     }

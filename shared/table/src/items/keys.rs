@@ -37,6 +37,8 @@ pub const LAUNCH: &str = "LAUNCH#";
 pub const COMMAND: &str = "COMMAND#";
 /// Launch templates of a cluster.
 pub const TEMPLATE: &str = "TEMPLATE#";
+/// Names of a cluster's launch templates that leave; the key follows those of [`TEMPLATE`], so one query reads both.
+pub const LEAVING_TEMPLATES: &str = "TEMPLATES";
 /// Actions for a cluster's agent.
 pub const ACTION: &str = "ACTION#";
 /// What a function's last plan was made from.
@@ -161,6 +163,12 @@ pub fn command(cluster: &ClusterName, command: &CommandId) -> Key {
 #[must_use]
 pub fn template(cluster: &ClusterName, name: &str) -> Key {
     Key::new(cluster_pk(cluster), format!("{TEMPLATE}{name}"))
+}
+
+/// The names of launch templates that leave.
+#[must_use]
+pub fn leaving_templates(cluster: &ClusterName) -> Key {
+    Key::new(cluster_pk(cluster), LEAVING_TEMPLATES)
 }
 
 /// The target state of a claim's Node.
@@ -316,6 +324,8 @@ mod tests {
         check(&steps(&cluster), "CLUSTER#prod/STEPS");
         check(&halt(&cluster), "CLUSTER#prod/HALT");
         check(&claim(&cluster, &claim_name), "CLUSTER#prod/NODECLAIM#default-3k9x2");
+        check(&template(&cluster, "tenon-12ab"), "CLUSTER#prod/TEMPLATE#tenon-12ab");
+        check(&leaving_templates(&cluster), "CLUSTER#prod/TEMPLATES");
         check(&action(&cluster, &claim_name), "CLUSTER#prod/ACTION#default-3k9x2");
         check(&seen(&cluster, FunctionName::NodeClasses), "CLUSTER#prod/SEEN#node-classes");
         check(&instance(&InstanceId::parse("i-0abc").unwrap()), "INSTANCE#i-0abc/INSTANCE");

@@ -41,7 +41,7 @@ pub use packed::{
     refresh_without_answer,
 };
 pub use seen::{Generations, Halt, SeenRecord, add_step, revision_of, steps_of};
-pub use template::TemplateItem;
+pub use template::{LeavingTemplates, TemplateItem};
 pub use told::{ToldFinding, ToldFindings};
 pub use trial::Trial;
 pub use type_record::TypeRecord;

@@ -89,6 +89,7 @@ fn every_kind_has_its_golden_form_and_reads_back() {
     golden(text, keys::node_class(c, &"linux".parse().unwrap()), &class_status());
     golden(text, keys::node_pool(c, &"default".parse().unwrap()), &pool_status());
     golden(text, keys::template(c, "tenon-prod-12ab"), &template_record());
+    golden(text, keys::leaving_templates(c), &leaving_templates());
     golden(text, keys::seen(c, FunctionName::Provisioner), &seen_by_provisioner());
     golden(text, keys::told(c, FunctionName::Provisioner), &told());
     golden(text, keys::trial(c, FunctionName::Provisioner), &trial());

@@ -410,6 +410,10 @@ pub(super) fn template_record() -> TemplateItem {
     }
 }
 
+pub(super) fn leaving_templates() -> LeavingTemplates {
+    LeavingTemplates { revision: 2, since: BTreeMap::from([("tenon-prod-34cd".into(), at("00:00:01"))]) }
+}
+
 pub(super) fn journal_record() -> JournalRecord {
     let subject = Subject { kind: SubjectKind::Claim, name: "default-3k9x2".into() };
     JournalRecord::new(subject, at("00:00:01"), "provisioner", Decision::Planned, "planned for 2 pods")

@@ -1,0 +1,207 @@
+//! Days in which a class's image turns: a history of its own, for the invariants of launch templates.
+//!
+//! Decides when there is a newer image and when it is taken back. Each turn makes all nodes drift, and lasts until the
+//! templates of the image before must be gone. Every second seed has all faults.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenon_domain::claim::ClaimState;
+use tenon_domain::id::{ClusterName, ImageId};
+use tenon_domain::tags;
+use tenon_ec2::Ec2;
+use tenon_ec2::port::{CreateFleetRequest, LaunchTemplateFilter, TagFilter};
+use tenon_memory_table::block_on;
+use tenon_region::engine::SimulatedRegion;
+use tenon_region::happening::Listeners;
+use tenon_region::scenario::{self, ClusterForm, Scenario, build};
+use tenon_table::items::{TemplateItem, from_item, keys};
+
+use crate::chaos::{Chaos, Weather};
+use crate::history::ClusterMoment;
+use crate::invariants::{Found, Invariant, Violation};
+use crate::random::Dice;
+use crate::simulate::SimulationOptions;
+use crate::world::{CLUSTER, TYPES, ZONES, deployment, image, node_class};
+
+/// Until then the region reads its catalogue and resolves its class.
+const CALM_BEFORE: SignedDuration = SignedDuration::from_mins(2);
+/// How old a launch may be whose template stays whatever its class says: a look every six hours notes that nothing
+/// needs it, and a day later another one deletes it.
+const NEEDED_WITHIN: SignedDuration = SignedDuration::from_hours(37);
+/// The hours of a turn: its last launch is older then.
+const HOURS_A_TURN: u32 = 39;
+/// The reason of a claim whose launch's template EC2 lacks.
+const NO_TEMPLATE: &str = "LaunchTemplateNotFound";
+
+/// No launch fails because EC2 lacks its template: nobody but Tenon deletes templates.
+///
+/// # Errors The invariant, and the finding.
+pub fn invariant_templates_there(moment: &ClusterMoment) -> Found {
+    for claim in &moment.claims {
+        if let ClaimState::LaunchFailed { failure, .. } = &claim.state
+            && failure.reason == NO_TEMPLATE
+        {
+            let text = format!("claim {} got no instance: {}", claim.name, failure.message);
+            return Err((Invariant::TemplatesThere, text));
+        }
+    }
+    Ok(())
+}
+
+/// EC2 has no template of the cluster that neither an image of a class nor a launch of the last days needs.
+///
+/// # Errors The invariant, and the finding.
+pub fn invariant_templates_few(region: &SimulatedRegion, cluster: &ClusterName) -> Found {
+    let now = region.now();
+    let launches = region.launches(cluster);
+    let recent = launches.iter().filter(|launch| now.duration_since(launch.created_at) < NEEDED_WITHIN);
+    let requests = recent.filter_map(|launch| CreateFleetRequest::from_stored(&launch.request).ok());
+    let named: BTreeSet<String> =
+        requests.flat_map(|request| request.launch_templates).map(|template| template.name).collect();
+    let classes = region.classes(cluster);
+    let images: BTreeSet<&ImageId> =
+        classes.iter().flat_map(|class| &class.images).map(|image| &image.id).collect();
+    let is_of_class = |name: &str| {
+        let key = keys::template(cluster, name);
+        let item = region.table().peek(&key).and_then(|item| from_item::<TemplateItem>(&key, &item).ok());
+        item.is_some_and(|item| images.contains(&item.image))
+    };
+    for name in templates(region, cluster) {
+        if !named.contains(&name) && !is_of_class(&name) {
+            let text =
+                format!("EC2 has launch template {name}, which nothing has needed for {NEEDED_WITHIN:#}");
+            return Err((Invariant::TemplatesFew, text));
+        }
+    }
+    Ok(())
+}
+
+/// The names of the cluster's templates in EC2.
+fn templates(region: &SimulatedRegion, cluster: &ClusterName) -> Vec<String> {
+    let of_cluster = LaunchTemplateFilter {
+        names: Vec::new(),
+        tags: vec![TagFilter::equals(tags::CLUSTER, cluster.as_str())],
+    };
+    let (mut found, mut page) = (Vec::new(), None);
+    while let Ok(answer) = block_on(region.twin().describe_launch_templates(&of_cluster, page)) {
+        found.extend(answer.items.into_iter().map(|template| template.name));
+        page = answer.next;
+        if page.is_none() {
+            break;
+        }
+    }
+    found
+}
+
+/// Plays so many turns.
+///
+/// # Errors
+/// A [`Violation`] of one of the invariants of launch templates.
+pub fn turns(options: SimulationOptions) -> Result<(), Box<Violation>> {
+    let violation =
+        |step, at, (invariant, found)| Box::new(Violation { invariant, seed: options.seed, step, at, found });
+    let Some(mut turns) = Turns::new(options) else {
+        let found = "can't set up the world of this seed".to_owned();
+        return Err(violation(0, Timestamp::UNIX_EPOCH, (Invariant::TemplatesThere, found)));
+    };
+    for step in 0..options.steps {
+        turns.turn();
+        for _ in 0..HOURS_A_TURN {
+            turns.pass(SignedDuration::from_hours(1));
+            let moment = ClusterMoment::of(&turns.region, &turns.cluster);
+            invariant_templates_there(&moment).map_err(|found| violation(step, moment.at, found))?;
+        }
+        // Among faults a look may fail, and the next one is six hours later.
+        if turns.weather == Weather::Calm {
+            let found = invariant_templates_few(&turns.region, &turns.cluster);
+            found.map_err(|found| violation(step, turns.region.now(), found))?;
+        }
+    }
+    Ok(())
+}
+
+struct Turns {
+    region: SimulatedRegion,
+    cluster: ClusterName,
+    weather: Weather,
+    /// The newer image, while there is one.
+    newer: Option<ImageId>,
+    made: u32,
+}
+
+impl Turns {
+    fn new(options: SimulationOptions) -> Option<Self> {
+        let weather = if options.seed.is_multiple_of(2) { Weather::Calm } else { Weather::Storm };
+        let hooks = Chaos::new(options.seed, options.sabotage);
+        hooks.set_weather(Weather::Calm);
+        let hooks = Arc::new(hooks);
+        let made = scenario::SetupOptions {
+            hooks: Arc::<Chaos>::clone(&hooks),
+            ..scenario::SetupOptions::default()
+        };
+        let mut region = build(&world(options.seed), &made).ok()?;
+        region.set_listeners(Listeners::None);
+        let cluster = ClusterName::parse(CLUSTER).ok()?;
+        let mut turns = Self { region, cluster, weather, newer: None, made: 0 };
+        turns.pass(CALM_BEFORE);
+        hooks.set_weather(weather);
+        Some(turns)
+    }
+
+    fn pass(&mut self, time: SignedDuration) {
+        let until = self.region.now().checked_add(time).unwrap_or(Timestamp::MAX);
+        self.region.run_until(until);
+        self.region.take_happenings();
+    }
+
+    /// Makes a newer image, or takes it back, so that the class resolves to the first one again.
+    fn turn(&mut self) {
+        if let Some(newer) = self.newer.take() {
+            let _ = self.region.twin().deregister_image(&newer);
+            return;
+        }
+        self.made += 1;
+        self.newer = Some(self.region.make_image(&image(&format!("node-{}", self.made))));
+    }
+}
+
+fn world(seed: u64) -> Scenario {
+    let mut dice = Dice::new(seed, 10);
+    let mut web = deployment("web", &mut dice);
+    crate::world::set(&mut web, &["spec", "replicas"], json!(2));
+    Scenario {
+        title: format!("turns {seed}"),
+        region: "us-east-1".to_owned(),
+        seed,
+        types: TYPES.map(str::to_owned).to_vec(),
+        zones: ZONES.map(str::to_owned).to_vec(),
+        clusters: vec![ClusterForm {
+            name: CLUSTER.to_owned(),
+            max_nodes: None,
+            reserved_capacity: false,
+            zonal_shift: false,
+            objects: vec![node_class(CLUSTER), pool(), web],
+        }],
+        images: vec![image("node-0")],
+        steps: Vec::new(),
+    }
+}
+
+fn pool() -> Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+        "spec": {
+            "template": {"spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                "requirements": [
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+                ],
+                "expireAfter": "Never",
+            }},
+            "disruption": {"consolidateAfter": "Never", "budgets": [{"nodes": "1"}]},
+        },
+    })
+}
