@@ -129,6 +129,32 @@ pub enum ScenarioStep {
     },
     /// EC2 takes launches again.
     AcceptLaunches {},
+    /// AWS releases images of a family: `AmazonLinux2`, `AmazonLinux2023`, `Bottlerocket` or `Windows`.
+    ReleaseImages {
+        /// The family.
+        family: String,
+        /// Their version.
+        version: String,
+    },
+    /// Puts a parameter that names the image of a name.
+    PutParameter {
+        /// The parameter's name.
+        name: String,
+        /// The image's name.
+        image: String,
+    },
+    /// Creates an instance profile, with a role or without.
+    CreateInstanceProfile {
+        /// Its name.
+        name: String,
+        /// Its role.
+        #[serde(default)]
+        role: Option<String>,
+    },
+    /// Deletes the instance profile of that name.
+    DeleteInstanceProfile(String),
+    /// Upgrades the first cluster's control plane to a version of Kubernetes, such as `1.36`.
+    UpgradeKubernetes(String),
     /// EC2 withdraws the instance type of that name.
     WithdrawType(String),
     /// Kubelets that join from now on report so much memory on instances of a type.

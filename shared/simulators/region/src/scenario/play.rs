@@ -12,10 +12,11 @@ use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{CapacityReservation, InstanceState, TargetCapacityType, cluster_arn};
 use tenon_memory_table::block_on;
 use tenon_runtime::error::chain;
+use tenon_simulated_cluster::SimulatedCluster;
 use tenon_snapshot::Kind;
 use tenon_table::marks::{MarksError, Meant, clear_marks};
 use tenon_twin::CapacityPool;
-use tenon_twin::{Call, Fault, FaultEffect, FaultWhen};
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, PublishedFamily};
 
 use super::form::{Scenario, ScenarioStep};
 use crate::engine::SimulatedRegion;
@@ -182,11 +183,35 @@ impl Player {
                     FunctionName::parse(function).ok_or_else(|| format!("no function `{function}`"))?;
                 region.send(function, body.clone());
             }
-            ScenarioStep::Apply(_)
-            | ScenarioStep::Delete { .. }
-            | ScenarioStep::Scale { .. }
-            | ScenarioStep::Grow { .. } => {
-                change_cluster(region, step)?;
+            ScenarioStep::Apply(objects) => {
+                for object in objects {
+                    cluster(region)?.apply(object.clone()).map_err(|error| error.to_string())?;
+                }
+            }
+            ScenarioStep::Delete { kind, namespace, name } => {
+                delete(cluster(region)?, kind, namespace, name)?;
+            }
+            ScenarioStep::Scale { name, replicas } => {
+                let scaled = cluster(region)?.scale(name, |_| i64::from(*replicas));
+                scaled.map_err(|error| error.to_string())?;
+            }
+            ScenarioStep::Grow { name, by } => {
+                let grown = cluster(region)?.scale(name, |replicas| replicas.saturating_add(*by));
+                grown.map_err(|error| error.to_string())?;
+            }
+            ScenarioStep::UpgradeKubernetes(version) => cluster(region)?.upgrade(version),
+            ScenarioStep::ReleaseImages { family, version } => {
+                let family = PublishedFamily::parse(family).ok_or_else(|| format!("no family `{family}`"))?;
+                region.twin().release_images(family, version);
+            }
+            ScenarioStep::PutParameter { name, image } => {
+                region.twin().put_parameter(name, self.image(image)?.as_str());
+            }
+            ScenarioStep::CreateInstanceProfile { name, role } => {
+                create_profile(region, name, role.as_deref())?;
+            }
+            ScenarioStep::DeleteInstanceProfile(name) => {
+                region.twin().delete_instance_profile(name).map_err(|error| error.to_string())?;
             }
             // The parser has expanded it.
             ScenarioStep::Repeat { .. } => {}
@@ -207,60 +232,29 @@ fn first_cluster(region: &SimulatedRegion) -> Result<ClusterName, String> {
         .ok_or_else(|| "the scenario has no cluster".to_owned())
 }
 
-fn change_cluster(region: &mut SimulatedRegion, step: &ScenarioStep) -> Result<(), String> {
+fn cluster(region: &mut SimulatedRegion) -> Result<&SimulatedCluster, String> {
     let name = first_cluster(region)?;
-    let site = region.site(&name).ok_or("the scenario has no cluster")?;
-    let cluster = site.cluster();
-    match step {
-        ScenarioStep::Apply(objects) => {
-            for object in objects {
-                cluster.apply(object.clone()).map_err(|error| error.to_string())?;
-            }
-        }
-        ScenarioStep::Delete { kind, namespace, name } => {
-            let kind = Kind::ALL
-                .into_iter()
-                .find(|known| known.as_str() == kind)
-                .ok_or_else(|| format!("no kind `{kind}`"))?;
-            if cluster.object(kind, namespace, name).is_none() {
-                return Err(format!("no {} `{name}` to delete", kind.as_str()));
-            }
-            cluster.delete(kind, namespace, name);
-        }
-        ScenarioStep::Scale { name, replicas } => {
-            cluster.scale(name, |_| i64::from(*replicas)).map_err(|error| error.to_string())?;
-        }
-        ScenarioStep::Grow { name, by } => {
-            cluster
-                .scale(name, |replicas| replicas.saturating_add(*by))
-                .map_err(|error| error.to_string())?;
-        }
-        ScenarioStep::Note(_)
-        | ScenarioStep::Run(_)
-        | ScenarioStep::Settle(_)
-        | ScenarioStep::Image(_)
-        | ScenarioStep::DeregisterImage(_)
-        | ScenarioStep::DisableImage(_)
-        | ScenarioStep::InterruptSpot {}
-        | ScenarioStep::StopInstance {}
-        | ScenarioStep::TerminateInstance {}
-        | ScenarioStep::DeleteTemplates {}
-        | ScenarioStep::RefuseLaunches { .. }
-        | ScenarioStep::AcceptLaunches {}
-        | ScenarioStep::WithdrawType(_)
-        | ScenarioStep::ReportedMemory { .. }
-        | ScenarioStep::RestartFunctions {}
-        | ScenarioStep::Capacity { .. }
-        | ScenarioStep::Clear { .. }
-        | ScenarioStep::Reserve { .. }
-        | ScenarioStep::EndReservation(_)
-        | ScenarioStep::ShiftZone { .. }
-        | ScenarioStep::EndShift(_)
-        | ScenarioStep::Event(_)
-        | ScenarioStep::Message { .. }
-        | ScenarioStep::Repeat { .. } => {}
+    Ok(region.site(&name).ok_or("the scenario has no cluster")?.cluster())
+}
+
+fn delete(cluster: &SimulatedCluster, kind: &str, namespace: &str, name: &str) -> Result<(), String> {
+    let known = Kind::ALL.into_iter().find(|known| known.as_str() == kind);
+    let kind = known.ok_or_else(|| format!("no kind `{kind}`"))?;
+    if cluster.object(kind, namespace, name).is_none() {
+        return Err(format!("no {} `{name}` to delete", kind.as_str()));
     }
+    cluster.delete(kind, namespace, name);
     Ok(())
+}
+
+/// Creates an instance profile, with a role or without.
+fn create_profile(region: &SimulatedRegion, name: &str, role: Option<&str>) -> Result<(), String> {
+    let twin = region.twin();
+    twin.create_instance_profile(name).map_err(|error| error.to_string())?;
+    match role {
+        Some(role) => twin.add_role_to_instance_profile(name, role).map_err(|error| error.to_string()),
+        None => Ok(()),
+    }
 }
 
 /// An operator clears marks, as `tenon clear` does.

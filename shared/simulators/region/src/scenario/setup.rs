@@ -184,7 +184,9 @@ fn prepare(region: &SimulatedRegion, form: &ClusterForm) -> Result<ClusterName, 
     let name = ClusterName::parse(form.name.as_str())?;
     let discovery = Tags::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
     region.twin.add_network(&discovery)?;
-    region.twin.add_instance_profile(&node_role(&name), &node_role(&name));
+    for role in node_roles(&name) {
+        region.twin.add_instance_profile(&role, &role);
+    }
     if form.zonal_shift {
         region.twin.manage(&cluster_arn(&region.installation.region, &region.installation.account, &name));
     }
@@ -192,9 +194,10 @@ fn prepare(region: &SimulatedRegion, form: &ClusterForm) -> Result<ClusterName, 
     Ok(name)
 }
 
-/// The role of a cluster's nodes, and the instance profile that the cluster's stack makes for it.
-fn node_role(cluster: &ClusterName) -> String {
-    format!("{cluster}-node")
+/// The roles of a cluster's nodes, the names of their instance profiles too: ours, and that of Karpenter's
+/// getting-started guide.
+fn node_roles(cluster: &ClusterName) -> [String; 2] {
+    [format!("{cluster}-node"), format!("KarpenterNodeRole-{cluster}")]
 }
 
 const fn gate(open: bool) -> FeatureGate {
@@ -218,8 +221,8 @@ fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) ->
         agent_role: format!("arn:aws:iam::{}:role/{name}-tenon-agent", region.installation.account),
         allowed: Allowances {
             // As if an existing profile of the role's name had been given to the stack.
-            node_roles: BTreeMap::from([(node_role(name), node_role(name))]),
-            instance_profiles: BTreeSet::from([node_role(name)]),
+            node_roles: node_roles(name).map(|role| (role.clone(), role)).into(),
+            instance_profiles: node_roles(name).into_iter().take(1).collect(),
             subnet_tags: discovery.clone(),
             security_group_tags: discovery,
             image_owners: BTreeSet::from(["self".to_owned(), "amazon".to_owned()]),

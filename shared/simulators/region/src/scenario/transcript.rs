@@ -140,6 +140,16 @@ fn describe(step: &ScenarioStep) -> String {
             format!("kubelets on {instance_type} report {mebibytes} MiB of memory from now on")
         }
         ScenarioStep::RestartFunctions {} => "the functions restart without their caches".to_owned(),
+        ScenarioStep::ReleaseImages { family, version } => format!("AWS releases {family} {version}"),
+        ScenarioStep::PutParameter { name, image } => format!("parameter {name} names image {image}"),
+        ScenarioStep::CreateInstanceProfile { name, role: Some(role) } => {
+            format!("create instance profile {name} with role {role}")
+        }
+        ScenarioStep::CreateInstanceProfile { name, role: None } => {
+            format!("create instance profile {name} without a role")
+        }
+        ScenarioStep::DeleteInstanceProfile(name) => format!("delete instance profile {name}"),
+        ScenarioStep::UpgradeKubernetes(version) => format!("upgrade Kubernetes to {version}"),
         ScenarioStep::WithdrawType(name) => format!("EC2 withdraws {name}"),
         ScenarioStep::Capacity { instance_type, zone, capacity_type, left } => {
             let zone = zone.as_deref().unwrap_or("every zone");
