@@ -280,6 +280,7 @@ fn class(conditions: Vec<Condition>) -> ClassStatus {
         subnets: Vec::new(),
         security_groups: Vec::new(),
         images: Vec::new(),
+        rejected_images: Vec::new(),
         reservations: ClassReservations::default(),
         instance_profile: None,
         profile_seen: None,

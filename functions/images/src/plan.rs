@@ -3,20 +3,24 @@
 //! Decides each image's state, and whether to announce it. It doesn't decide whether a class may launch it.
 //!
 //! Invariants: an image is available only if EC2 returned it so in this look; an image that EC2 doesn't return by id
-//! is deregistered; an unchanged world gives an empty plan; a change of a selectable attribute, such as a tag, is
-//! announced.
+//! is deregistered; an unchanged world gives an empty plan for an hour; a change of a selectable attribute, such as a
+//! tag, is announced.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::ImageId;
-use tenon_domain::image::{ImageRecord, ImageState};
+use tenon_domain::image::{ImageFacts, ImageRecord, ImageState};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::FunctionName;
 use tenon_ec2::port::Image;
 
 /// How long a deregistered image is remembered: as long as the journal that names it.
 pub const GONE_KEPT: SignedDuration = tenon_domain::journal::JOURNAL_KEPT;
+
+/// How old the time of an unchanged image's last query gets in its record: a write for each sweep would cost more than
+/// it tells.
+pub const SEEN_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 
 /// The observations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +87,7 @@ pub fn plan(input: &ImagesInput) -> ImagesPlan {
     for id in looked {
         let known = input.known.get(id);
         let record = match input.seen.get(id) {
-            Some(image) => described(image, input.now),
+            Some(image) => described(image, known, input.now),
             None => gone(id, known, input.now),
         };
         if let Some(change) = change(known, record, input.now) {
@@ -93,7 +97,7 @@ pub fn plan(input: &ImagesInput) -> ImagesPlan {
     plan
 }
 
-fn described(image: &Image, now: Timestamp) -> ImageRecord {
+fn described(image: &Image, known: Option<&ImageRecord>, now: Timestamp) -> ImageRecord {
     ImageRecord {
         id: image.id.clone(),
         name: image.name.clone(),
@@ -103,6 +107,8 @@ fn described(image: &Image, now: Timestamp) -> ImageRecord {
         owner: image.owner.clone(),
         tags: image.tags.clone(),
         deprecated_at: image.deprecated_at,
+        facts: image.facts.clone(),
+        first_seen_at: known.map_or(now, |known| known.first_seen_at),
         seen_at: now,
     }
 }
@@ -122,20 +128,32 @@ fn gone(id: &ImageId, known: Option<&ImageRecord>, now: Timestamp) -> ImageRecor
             owner: String::new(),
             tags: BTreeMap::new(),
             deprecated_at: None,
+            facts: ImageFacts::default(),
+            first_seen_at: now,
             seen_at: now,
         },
     }
 }
 
 fn change(known: Option<&ImageRecord>, record: ImageRecord, now: Timestamp) -> Option<ImageChange> {
-    let same = known.is_some_and(|known| ImageRecord { seen_at: record.seen_at, ..known.clone() } == record);
-    if same {
-        return None;
+    let same = |known: &&ImageRecord| ImageRecord { seen_at: record.seen_at, ..(*known).clone() } == record;
+    if let Some(known) = known.filter(same) {
+        let recent = now.duration_since(known.seen_at) < SEEN_WITHIN;
+        let keep = recent || is_final(record.state);
+        let seen = || ImageChange { record, journal: None, announcement: None, expires_at: None };
+        return (!keep).then(seen);
     }
     let before = known.map(|known| known.state);
     let moved = before != Some(record.state);
-    // A new tag, name or deprecation of an available image may make another class select it.
-    let matters = moved || record.state == ImageState::Available;
+    // A new tag, name or deprecation of an available image may make another class select it. Its facts never change;
+    // records of older releases have none.
+    let learned = |known: &ImageRecord| ImageRecord {
+        facts: record.facts.clone(),
+        seen_at: record.seen_at,
+        ..known.clone()
+    };
+    let selectable = known.is_none_or(|known| learned(known) != record);
+    let matters = moved || (selectable && record.state == ImageState::Available);
     Some(ImageChange {
         journal: moved.then(|| journal(&record, before, now)),
         announcement: if matters { announcement(record.state) } else { None },
@@ -197,14 +215,14 @@ mod tests {
             state,
             created_at: Some(at(1)),
             deprecated_at: None,
-            root_device_name: None,
-            snapshots: BTreeMap::new(),
+            facts: ImageFacts::default(),
             tags: BTreeMap::new(),
         }
     }
 
     fn look(known: Option<ImageState>, seen: Option<ImageState>) -> ImagesPlan {
-        let known = known.map(|state| ImageRecord { state, ..described(&image(ImageState::Pending), at(2)) });
+        let known =
+            known.map(|state| ImageRecord { state, ..described(&image(ImageState::Pending), None, at(2)) });
         plan(&ImagesInput {
             now: at(9),
             known: known.into_iter().map(|record| (record.id.clone(), record)).collect(),
@@ -248,7 +266,7 @@ mod tests {
     #[test]
     fn an_available_image_that_is_tagged_is_said_and_a_pending_one_waits_for_its_state() {
         let check = |state: ImageState, expected: Option<Announcement>| {
-            let known = ImageRecord { state, ..described(&image(state), at(2)) };
+            let known = ImageRecord { state, ..described(&image(state), None, at(2)) };
             let tags = BTreeMap::from([("channel".to_owned(), "stable".to_owned())]);
             let plan = plan(&ImagesInput {
                 now: at(9),
@@ -266,8 +284,44 @@ mod tests {
     }
 
     #[test]
+    fn a_record_of_an_older_release_gets_its_facts_without_an_announcement() {
+        let known = described(&image(ImageState::Available), None, at(2));
+        let facts = ImageFacts { root_device_name: Some("/dev/xvda".to_owned()), ..ImageFacts::default() };
+        let plan = plan(&ImagesInput {
+            now: at(9),
+            known: BTreeMap::from([(id(), known)]),
+            seen: BTreeMap::from([(id(), Image { facts: facts.clone(), ..image(ImageState::Available) })]),
+            asked: BTreeSet::from([id()]),
+            unanswered: 0,
+        });
+        let change = plan.changes.first().unwrap();
+        assert_eq!((change.announcement, &change.record.facts), (None, &facts));
+    }
+
+    #[test]
+    fn an_unchanged_image_is_recorded_as_seen_once_an_hour_and_not_announced() {
+        let known = described(&image(ImageState::Available), None, at(2));
+        let check = |now: i64, expected: Option<(i64, i64)>| {
+            let plan = plan(&ImagesInput {
+                now: at(now),
+                known: BTreeMap::from([(id(), known.clone())]),
+                seen: BTreeMap::from([(id(), image(ImageState::Available))]),
+                asked: BTreeSet::from([id()]),
+                unanswered: 0,
+            });
+            let told = |change: &ImageChange| {
+                assert_eq!((&change.journal, change.announcement), (&None, None));
+                (change.record.first_seen_at.as_second(), change.record.seen_at.as_second())
+            };
+            assert_eq!(plan.changes.first().map(told), expected);
+        };
+        check(3601, None);
+        check(3602, Some((2, 3602)));
+    }
+
+    #[test]
     fn what_ec2_did_not_answer_stays_as_it_was() {
-        let known = described(&image(ImageState::Available), at(2));
+        let known = described(&image(ImageState::Available), None, at(2));
         let input = ImagesInput {
             now: at(9),
             known: BTreeMap::from([(id(), known)]),

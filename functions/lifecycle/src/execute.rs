@@ -180,6 +180,7 @@ fn events_of(installation: &Installation, cluster: &ClusterName, step: &ClaimSte
         | Decision::ZonalShiftActive
         | Decision::ZonalShiftCleared
         | Decision::ImageState
+        | Decision::ImageRejected
         | Decision::Refused
         | Decision::Waiting
         | Decision::OrphanTerminated

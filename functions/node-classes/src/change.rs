@@ -4,12 +4,15 @@
 //! doesn't decide the status.
 //!
 //! Invariants: an unchanged status is no change, unless its reservations are counted anew; free addresses alone make
-//! no record and wake nobody.
+//! no record and wake nobody; the rejection of an image is recorded once, until its reasons change.
 
 use tenon_domain::api::Ec2NodeClass;
-use tenon_domain::class_status::{ClassStatus, ConditionStatus, ConditionType};
+use tenon_domain::class_status::{
+    ClassStatus, Condition, ConditionStatus, ConditionType, ImageFault, RejectedImage, ResolvedImage,
+};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::FunctionName;
+use tenon_ec2::port::ImageState;
 use tenon_state::image_query::ClassImages;
 
 use crate::plan::{NodeClassesInput, SelectedImages};
@@ -23,10 +26,22 @@ pub struct ClassChange {
     pub before: Option<u64>,
     /// Its queries for images.
     pub images: ClassImages,
-    /// The decision's record; `None` if only free addresses changed, which wakes no function.
+    /// The decision's record; `None` if only free addresses changed, which wakes no function, or what is told of
+    /// images.
     pub record: Option<JournalRecord>,
+    /// Images that it rejects since this look, though EC2 launches them.
+    pub rejections: Vec<ClassRejection>,
     /// Which functions must look again.
     pub reach: ChangeReach,
+}
+
+/// A class's rejection of an image.
+#[derive(Debug, Clone)]
+pub struct ClassRejection {
+    /// The image, with the reasons.
+    pub image: RejectedImage,
+    /// The record.
+    pub record: JournalRecord,
 }
 
 /// The functions that look again after a change.
@@ -54,11 +69,14 @@ pub(crate) fn change(
     }
     let only_counts =
         previous.is_some_and(|previous| without_counts(previous).same_as(&without_counts(&status)));
+    let only_told =
+        previous.is_some_and(|previous| without_told(previous, &status).same_as(&without_counts(&status)));
     let room = previous.is_some_and(|previous| previous.reservations != status.reservations);
     Some(ClassChange {
         before: previous.map(|previous| previous.revision),
         images: ClassImages { filters: images.filters.clone() },
-        record: (!only_counts).then(|| record(input, previous, &status)),
+        record: (!only_told).then(|| record(input, images, previous, &status)),
+        rejections: rejections(input, previous, &status),
         reach: if room || !only_counts { ChangeReach::Planners } else { ChangeReach::Nobody },
         status,
     })
@@ -75,11 +93,86 @@ fn without_counts(status: &ClassStatus) -> ClassStatus {
     status
 }
 
-fn record(input: &NodeClassesInput, previous: Option<&ClassStatus>, status: &ClassStatus) -> JournalRecord {
+/// The previous status without counts, and with what another one tells of images.
+fn without_told(previous: &ClassStatus, status: &ClassStatus) -> ClassStatus {
+    let mut previous = without_counts(previous);
+    previous.rejected_images.clone_from(&status.rejected_images);
+    let holds = |condition: &Condition| {
+        (condition.condition, condition.status) == (ConditionType::AmisReady, ConditionStatus::True)
+    };
+    if let Some(told) = status.conditions.iter().find(|condition| holds(condition)) {
+        for condition in previous.conditions.iter_mut().filter(|condition| holds(condition)) {
+            condition.message.clone_from(&told.message);
+        }
+    }
+    previous
+}
+
+/// The images that a class rejects and didn't before, or not for the same reasons. `images` tells of those that EC2
+/// doesn't launch.
+fn rejections(
+    input: &NodeClassesInput,
+    previous: Option<&ClassStatus>,
+    status: &ClassStatus,
+) -> Vec<ClassRejection> {
+    let known = previous.map(|previous| previous.rejected_images.as_slice()).unwrap_or_default();
+    let launched =
+        |image: &RejectedImage| image.reasons.iter().any(|reason| reason.fault != ImageFault::NotAvailable);
+    let new = status
+        .rejected_images
+        .iter()
+        .filter(|image| launched(image) && known.iter().all(|known| !known.is_as(image)));
+    new.map(|image| ClassRejection { image: image.clone(), record: rejection(input, status, image) })
+        .collect()
+}
+
+fn rejection(input: &NodeClassesInput, status: &ClassStatus, image: &RejectedImage) -> JournalRecord {
+    let subject = Subject { kind: SubjectKind::Image, name: image.id.to_string() };
+    let message = format!(
+        "EC2NodeClass `{}` doesn't take image `{}` (`{}`): it {}",
+        status.name,
+        image.id,
+        image.name,
+        image.why()
+    );
+    let faults: Vec<&str> = image.reasons.iter().map(|reason| reason.fault.as_str()).collect();
+    let by = FunctionName::NodeClasses.as_str();
+    JournalRecord::new(subject, input.now, by, Decision::ImageRejected, message)
+        .detail("class", &status.name)
+        .detail("reasons", faults.join(", "))
+        .evidence("snapshot", input.snapshot)
+}
+
+/// Images that the class had and EC2 doesn't launch any longer, each with its state.
+fn lost_images(images: &SelectedImages, previous: Option<&ClassStatus>, status: &ClassStatus) -> Vec<String> {
+    let (Some(previous), Ok(found)) = (previous, &images.answer) else { return Vec::new() };
+    if previous.spec_digest != status.spec_digest {
+        return Vec::new();
+    }
+    let lost = |had: &ResolvedImage| {
+        if status.images.iter().any(|image| image.id == had.id) {
+            return None;
+        }
+        match found.iter().find(|image| image.id == had.id).map(|image| image.state) {
+            None => Some(format!("{} (EC2 doesn't return it)", had.id)),
+            Some(ImageState::Available) => None,
+            Some(state) => Some(format!("{} ({state})", had.id)),
+        }
+    };
+    previous.images.iter().filter_map(lost).collect()
+}
+
+fn record(
+    input: &NodeClassesInput,
+    selected: &SelectedImages,
+    previous: Option<&ClassStatus>,
+    status: &ClassStatus,
+) -> JournalRecord {
     let subject = Subject { kind: SubjectKind::Class, name: status.name.to_string() };
     let by = FunctionName::NodeClasses.as_str();
     let images: Vec<String> =
         status.images.iter().map(|image| format!("{} ({})", image.id, image.architecture.as_str())).collect();
+    let lost = lost_images(selected, previous, status);
     let (before, shifts) = (previous.map(ClassStatus::shifts).unwrap_or_default(), status.shifts());
     let away: Vec<String> = shifts.iter().map(|zone| format!("{} {}", zone.zone_id, zone.end)).collect();
     let in_service = status
@@ -100,8 +193,13 @@ fn record(input: &NodeClassesInput, previous: Option<&ClassStatus>, status: &Cla
             JournalRecord::new(subject, input.now, by, Decision::ZonalShiftCleared, message)
         }
         None => {
-            let message =
-                format!("EC2NodeClass `{}` is ready: it resolves to {}", status.name, images.join(", "));
+            let instead = if lost.is_empty() { "" } else { ", instead of " };
+            let message = format!(
+                "EC2NodeClass `{}` is ready: it resolves to {}{instead}{}",
+                status.name,
+                images.join(", "),
+                lost.join(", ")
+            );
             JournalRecord::new(subject, input.now, by, Decision::Resolved, message)
         }
         Some(obstacle) => {
@@ -117,6 +215,7 @@ fn record(input: &NodeClassesInput, previous: Option<&ClassStatus>, status: &Cla
     };
     let subnets: Vec<&str> = status.subnets.iter().map(|subnet| subnet.id.as_str()).collect();
     let record = if away.is_empty() { record } else { record.detail("shifted", away.join(", ")) };
+    let record = if lost.is_empty() { record } else { record.detail("lost_images", lost.join(", ")) };
     let record = match &status.placement_group {
         Some(group) => record.detail("placement_group", &group.id),
         None => record,

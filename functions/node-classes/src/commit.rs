@@ -51,6 +51,9 @@ fn class_commit(cluster: &ClusterName, change: &ClassChange) -> Commit {
     if let Some(record) = &change.record {
         changed.record(record, change.status.revision);
     }
+    for rejection in &change.rejections {
+        changed.record(&rejection.record, change.status.revision);
+    }
     changed.commit()
 }
 

@@ -1,10 +1,11 @@
-//! Announces changed classes on the bus.
+//! Announces changed classes, and images that they reject, on the bus.
 
 use serde_json::json;
 use tenon_domain::id::ClusterName;
+use tenon_ec2::port::ImageState;
 use tenon_runtime::{BusEvent, Ports, Signals};
 
-use crate::change::ClassChange;
+use crate::change::{ClassChange, ClassRejection};
 use crate::commit::CommittedClasses;
 use crate::plan::NodeClassesPlan;
 
@@ -14,13 +15,37 @@ pub(crate) async fn execute<P: Ports>(
     plan: &NodeClassesPlan,
     committed: &CommittedClasses,
 ) {
-    let said =
-        |change: &&ClassChange| change.record.is_some() && !committed.lost.contains(&change.status.name);
-    let events: Vec<BusEvent> =
-        plan.changes.iter().filter(said).map(|change| event(ports, cluster, change)).collect();
+    let written = plan.changes.iter().filter(|change| !committed.lost.contains(&change.status.name));
+    let events: Vec<BusEvent> = written
+        .flat_map(|change| {
+            let told = change.rejections.iter();
+            let told = told.map(move |rejection| rejected(ports, cluster, change, rejection));
+            let said = change.record.as_ref().map(|_| event(ports, cluster, change));
+            said.into_iter().chain(told)
+        })
+        .collect();
     if !events.is_empty() {
         ports.signals().publish(&events).await;
     }
+}
+
+/// EC2 reports the image as available; the class doesn't accept it.
+fn rejected<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    change: &ClassChange,
+    rejection: &ClassRejection,
+) -> BusEvent {
+    let image = &rejection.image;
+    let reasons: Vec<&str> = image.reasons.iter().map(|reason| reason.fault.as_str()).collect();
+    let detail = json!({
+        "nodeClass": change.status.name.as_str(),
+        "image": image.id.as_str(),
+        "state": ImageState::Available.as_str(),
+        "reasons": reasons,
+        "message": image.why(),
+    });
+    BusEvent::new(ports.installation(), Some(cluster), "Image Rejected", detail)
 }
 
 fn event<P: Ports>(ports: &P, cluster: &ClusterName, change: &ClassChange) -> BusEvent {

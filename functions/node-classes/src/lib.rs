@@ -6,15 +6,18 @@
 //! lost. With the cluster's setting `zonal_shift` Enabled everything is queried every minute, because ARC sends no
 //! event of an operator's shift. It doesn't create instance profiles or launch templates, and doesn't mark drift.
 //!
-//! Invariants: only images that EC2 returned as available in this pass are resolved; every resolved resource is
+//! Invariants: only images that EC2 returned as available in this pass are resolved, and only those that the class
+//! accepts or has already; every resolved resource is
 //! allowed by the cluster's registry entry; an Unknown condition has a reason and a time of the next try.
 
 pub mod alias;
 mod answers;
 mod change;
+pub mod choose;
 mod commit;
 mod execute;
 mod item;
+pub mod judge_image;
 mod look;
 mod observe;
 pub mod plan;

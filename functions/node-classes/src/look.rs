@@ -12,8 +12,8 @@ use jiff::SignedDuration;
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::class_status::{
-    ClassObservation, ClassStatus, ConditionReason, ConditionStatus, ConditionType, ResolvedImage, Seen,
-    SeenProfile, SeenReservations,
+    ClassObservation, ClassStatus, ConditionReason, ConditionStatus, ConditionType, ImageNotices,
+    ResolvedImage, Seen, SeenProfile, SeenReservations,
 };
 use tenon_domain::id::ClusterName;
 use tenon_domain::placement::ResolvedPlacementGroup;
@@ -24,8 +24,9 @@ use tenon_runtime::error::chain;
 use crate::plan::{AnsweredReservations, Answers, NodeClassesInput, RETRY_AFTER, later};
 use crate::profile::{self, JudgedProfile};
 use crate::resolve::{self, JudgedClass};
-use crate::{alias, spec, spec_form};
+use crate::{spec, spec_form};
 
+mod images;
 mod shifts;
 
 /// The condition that tells of one part of a class, and its reason where EC2 doesn't answer.
@@ -68,21 +69,8 @@ impl ClassLook<'_> {
             Err(_) => return self.unregistered(unsupported),
         };
         let judged = JudgedClass { class, registry, account: &self.input.account, now: self.input.now };
-        let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(class));
-        let images = match alias::parameters(&class.ami_selector, &registry.kubernetes_version) {
-            Err(error) => {
-                Seen::Refused { reason: ConditionReason::UnsupportedAlias, message: error.to_string() }
-            }
-            Ok(_) => self.part(
-                PartCondition {
-                    condition: ConditionType::AmisReady,
-                    reason: ConditionReason::AmiResolutionFailed,
-                },
-                &answers.images.answer,
-                known.map(|known| known.images.clone()),
-                |found| resolve::images(judged, &answers.images, found),
-            ),
-        };
+        let known = self.previous.filter(|known| spec_form::is_of_spec(known, class));
+        let (images, image_notices) = self.images(judged, answers);
         let (instance_profile, profile_seen) = self.profile(judged, answers, &images);
         let validation = match spec::validate(class, registry) {
             Seen::Holds(()) => match self.snapshots(judged, &images, answers) {
@@ -120,6 +108,7 @@ impl ClassLook<'_> {
                 |found| resolve::security_groups(judged, found),
             ),
             images,
+            image_notices,
             instance_profile,
             profile_seen,
             reservations: self.reservations(answers),
@@ -133,7 +122,7 @@ impl ClassLook<'_> {
     /// The class's capacity reservations; `None` without a query.
     fn reservations(&mut self, answers: &Answers) -> Option<SeenReservations> {
         let answered = answers.reservations.as_ref()?;
-        let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class));
+        let known = self.previous.filter(|known| spec_form::is_of_spec(known, self.class));
         let seen = self.part(
             PartCondition {
                 condition: ConditionType::CapacityReservationsReady,
@@ -149,7 +138,7 @@ impl ClassLook<'_> {
     /// The class's placement group; `None` if it selects none.
     fn placement_group(&mut self, answers: &Answers) -> Option<Seen<ResolvedPlacementGroup>> {
         let (selector, answer) = (self.class.placement_group.as_ref()?, answers.placement_groups.as_ref()?);
-        let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class));
+        let known = self.previous.filter(|known| spec_form::is_of_spec(known, self.class));
         Some(self.part(
             PartCondition {
                 condition: ConditionType::PlacementGroupReady,
@@ -183,7 +172,7 @@ impl ClassLook<'_> {
             return (Seen::Unseen { reason, message, next_try }, known.cloned());
         };
         let condition = ConditionType::InstanceProfileReady;
-        let held = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class));
+        let held = self.previous.filter(|known| spec_form::is_of_spec(known, self.class));
         let held = held.and_then(|known| known.condition(condition));
         let verdict = profile::judge(JudgedProfile {
             profile,
@@ -248,8 +237,7 @@ impl ClassLook<'_> {
             (Ok(images), Ok(snapshots)) => Ok((images, snapshots)),
             (Err(error), _) | (_, Err(error)) => Err(error.clone()),
         };
-        let known =
-            self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class)).map(|_| ());
+        let known = self.previous.filter(|known| spec_form::is_of_spec(known, self.class)).map(|_| ());
         self.part(
             PartCondition {
                 condition: ConditionType::ValidationSucceeded,
@@ -324,6 +312,7 @@ impl ClassLook<'_> {
             subnets: refused(cluster),
             security_groups: refused(cluster),
             images: refused(cluster),
+            image_notices: ImageNotices::default(),
             instance_profile: refused(cluster),
             profile_seen: self.previous.and_then(|known| known.profile_seen.clone()),
             reservations: None,

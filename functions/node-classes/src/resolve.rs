@@ -1,10 +1,8 @@
 //! The resources of a class, from EC2's answers and the registry's allowances.
 //!
-//! Decides subnets, groups, images and identity of one class. Subnets and images outside the allowance are dropped,
-//! and refuse the class only if none is left. All of a class's security groups are on each of its nodes, so one
-//! outside the allowance refuses the class.
-//!
-//! Invariants: at most one image for each architecture and variant, the best by [`ImageRank`]; only available ones.
+//! Decides subnets, groups and identity of one class, and the order of its images. Subnets outside the allowance are
+//! dropped, and refuse the class only if none is left. All of a class's security groups are on each of its nodes, so
+//! one outside the allowance refuses the class. It doesn't choose images (`choose`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +11,13 @@ use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::api::node_class::{
     InstanceProfile, NodeIdentity, PlacementGroupSelector, ResolvedSecurityGroup,
 };
-use tenon_domain::catalog::facts::Architecture;
-use tenon_domain::class_status::{ClassSubnet, ConditionReason, ImageVariant, ResolvedImage, Seen};
+use tenon_domain::class_status::{ClassSubnet, ConditionReason, Seen};
 use tenon_domain::id::ImageId;
 use tenon_domain::placement::ResolvedPlacementGroup;
 use tenon_domain::registry::{Registry, tags_allow};
 use tenon_domain::reservation::{ClassReservation, ReservationKind};
-use tenon_ec2::port::{
-    CapacityReservation, Image, ImageState, PlacementGroup, SecurityGroup, Subnet, VolumeSnapshot,
-};
+use tenon_ec2::port::{CapacityReservation, Image, PlacementGroup, SecurityGroup, Subnet, VolumeSnapshot};
 
-use crate::plan::SelectedImages;
 use crate::spec;
 
 /// The most things that a message names.
@@ -112,68 +106,12 @@ pub fn security_groups(judged: JudgedClass<'_>, found: &[SecurityGroup]) -> Seen
     Seen::Holds(found.iter().map(group).collect())
 }
 
-/// The class's images: of each architecture and variant the best that is available and allowed.
-#[must_use]
-pub fn images(
-    judged: JudgedClass<'_>,
-    selected: &SelectedImages,
-    found: &[Image],
-) -> Seen<Vec<ResolvedImage>> {
-    let (available, not): (Vec<&Image>, Vec<&Image>) =
-        found.iter().filter(|i| i.architecture.is_some()).partition(|i| i.state == ImageState::Available);
-    if available.is_empty() {
-        let states = not.iter().map(|image| format!("{} is {}", image.id, image.state.as_str()));
-        let message = if let (0, Some(first)) = (states.len(), selected.nameless.first()) {
-            format!(
-                "no image for Kubernetes {}: SSM has no parameter `{first}` with an image's id{}; correct \
-                 `spec.amiSelectorTerms`",
-                judged.registry.kubernetes_version,
-                match selected.nameless.len().saturating_sub(1) {
-                    0 => String::new(),
-                    more => format!(", nor {more} more"),
-                }
-            )
-        } else if states.len() == 0 {
-            "no image matches `spec.amiSelectorTerms`: correct the terms, or share the image".to_owned()
-        } else {
-            format!("no image that matches `spec.amiSelectorTerms` is available: {}", named(states))
-        };
-        return refused(ConditionReason::AmiNotFound, &message);
-    }
-    let (mut allowed, foreign): (Vec<&Image>, Vec<&Image>) =
-        available.into_iter().partition(|i| owner_allowed(judged, i));
-    if allowed.is_empty() {
-        let names = named(foreign.iter().map(|image| format!("{} of owner {}", image.id, image.owner)));
-        let owners = named(judged.registry.allowed.image_owners.iter().cloned());
-        return not_allowed(judged, &format!("images {names}"), &format!("owners {owners}"));
-    }
-    // Of each architecture and variant the last one stays: the best.
-    allowed.sort_by_key(|image| rank(image, judged.now));
-    let any = BTreeSet::from([ImageVariant::Any]);
-    let mut best: BTreeMap<(&'static str, ImageVariant), &Image> = BTreeMap::new();
-    for image in allowed {
-        let Some(architecture) = image.architecture else { continue };
-        for variant in selected.variants.get(&image.id).unwrap_or(&any) {
-            best.insert((architecture.as_str(), *variant), image);
-        }
-    }
-    let resolved = |((architecture, variant), image): ((&'static str, ImageVariant), &Image)| ResolvedImage {
-        id: image.id.clone(),
-        name: image.name.clone(),
-        architecture: Architecture::from_ec2(architecture),
-        variant,
-        created_at: image.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
-    };
-    Seen::Holds(best.into_iter().map(resolved).collect())
-}
-
 /// Whether the class's volumes may use its snapshots, which every process on a node can read. A snapshot that all of
 /// the class's images have for the device is allowed; the cluster's stack must allow others.
 #[must_use]
 pub fn snapshots(judged: JudgedClass<'_>, images: &[&Image], found: &[VolumeSnapshot]) -> Seen<()> {
     let of_images = |device: &str, id: &str| {
-        !images.is_empty()
-            && images.iter().all(|image| image.snapshots.get(device).is_some_and(|own| own == id))
+        !images.is_empty() && images.iter().all(|image| image.facts.snapshot(device) == Some(id))
     };
     let named_by_class = spec::named_snapshots(judged.class).into_iter();
     let others: BTreeSet<&str> =
@@ -276,8 +214,8 @@ pub fn placement_group(
     })
 }
 
-fn rank(image: &Image, now: Timestamp) -> ImageRank<'_> {
-    let deprecated = image.deprecated_at.is_some_and(|at| at <= now);
+pub(crate) fn rank(image: &Image, now: Timestamp) -> ImageRank<'_> {
+    let deprecated = is_deprecated(image, now);
     ImageRank {
         currency: if deprecated { ImageDeprecation::Deprecated } else { ImageDeprecation::Current },
         created_at: image.created_at,
@@ -286,11 +224,22 @@ fn rank(image: &Image, now: Timestamp) -> ImageRank<'_> {
     }
 }
 
-fn owner_allowed(judged: JudgedClass<'_>, image: &Image) -> bool {
+/// Whether the image's owner deprecated it by now.
+pub(crate) fn is_deprecated(image: &Image, now: Timestamp) -> bool {
+    image.deprecated_at.is_some_and(|at| at <= now)
+}
+
+/// Whether the cluster may use images of this one's owner.
+pub(crate) fn owner_allowed(judged: JudgedClass<'_>, image: &Image) -> bool {
     let owners = &judged.registry.allowed.image_owners;
-    owners.contains(&image.owner)
-        || image.owner_alias.as_ref().is_some_and(|alias| owners.contains(alias))
-        || (image.owner == judged.account && owners.contains("self"))
+    owners.iter().any(|owner| is_owned_by(image, owner, judged.account))
+}
+
+/// Whether an owner is the image's: its account, its alias, or `self` for the installation's account.
+pub(crate) fn is_owned_by(image: &Image, owner: &str, account: &str) -> bool {
+    image.owner == owner
+        || image.owner_alias.as_deref() == Some(owner)
+        || (image.owner == account && owner == "self")
 }
 
 /// The identity of the class's nodes. A role is used through the instance profile that the cluster's stack makes or
@@ -327,7 +276,7 @@ fn profile_name<'a>(profile: &'a str, judged: JudgedClass<'_>) -> &'a str {
     if ours { profile.rsplit('/').next().unwrap_or(profile) } else { profile }
 }
 
-fn not_allowed<T>(judged: JudgedClass<'_>, what: &str, allowed: &str) -> Seen<T> {
+pub(crate) fn not_allowed<T>(judged: JudgedClass<'_>, what: &str, allowed: &str) -> Seen<T> {
     let cluster = &judged.registry.cluster;
     let message = format!(
         "{what} not allowed: the registry of cluster `{cluster}` allows only {allowed}; change the class, or the cluster's stack"
@@ -335,7 +284,7 @@ fn not_allowed<T>(judged: JudgedClass<'_>, what: &str, allowed: &str) -> Seen<T>
     refused(ConditionReason::NotAllowed, &message)
 }
 
-fn refused<T>(reason: ConditionReason, message: &str) -> Seen<T> {
+pub(crate) fn refused<T>(reason: ConditionReason, message: &str) -> Seen<T> {
     Seen::Refused { reason, message: message.to_owned() }
 }
 
@@ -343,7 +292,7 @@ fn tags_text(tags: &BTreeMap<String, String>) -> String {
     format!("those with tags {}", named(tags.iter().map(|(key, value)| format!("{key}={value}"))))
 }
 
-fn named(names: impl ExactSizeIterator<Item = String>) -> String {
+pub(crate) fn named(names: impl ExactSizeIterator<Item = String>) -> String {
     let all = names.len();
     if all == 0 {
         return "(none)".to_owned();

@@ -1,7 +1,10 @@
 //! Images in every state, so that callers see unusable ones.
 
 use aws_sdk_ec2::types as sdk;
-use tenon_ec2::port::{Image, ImageArchitecture, ImageState, VolumeSnapshot};
+use tenon_ec2::port::{
+    BootMode, EnaSupport, Image, ImageArchitecture, ImageFacts, ImagePlatform, ImageState, ImageVolume,
+    RootDeviceType, VolumeSnapshot,
+};
 
 use crate::reading::{Malformed, optional, parsed, required, tags};
 
@@ -16,17 +19,38 @@ pub(crate) fn image(from: &sdk::Image) -> Result<Image, Malformed> {
         state: state(required(from.state.as_ref(), "State")?),
         created_at: optional(from.creation_date.as_deref(), "CreationDate")?,
         deprecated_at: optional(from.deprecation_time.as_deref(), "DeprecationTime")?,
-        root_device_name: from.root_device_name.clone(),
-        snapshots: from
-            .block_device_mappings()
-            .iter()
-            .filter_map(|mapped| {
-                let snapshot = mapped.ebs.as_ref()?.snapshot_id.clone()?;
-                Some((mapped.device_name.clone()?, snapshot))
-            })
-            .collect(),
+        facts: facts(from),
         tags: tags(from.tags()),
     })
+}
+
+/// An attribute that EC2 leaves out, or a word that isn't known here, is no fact.
+fn facts(from: &sdk::Image) -> ImageFacts {
+    let ena = |supported| if supported { EnaSupport::Enabled } else { EnaSupport::Missing };
+    let volume = |mapped: &sdk::BlockDeviceMapping| {
+        let ebs = mapped.ebs.as_ref()?;
+        let volume = ImageVolume {
+            snapshot: ebs.snapshot_id.clone(),
+            size_gib: ebs.volume_size.and_then(|size| u32::try_from(size).ok()),
+            encrypted: ebs.encrypted,
+        };
+        Some((mapped.device_name.clone()?, volume))
+    };
+    ImageFacts {
+        boot_mode: from.boot_mode.as_ref().and_then(|mode| BootMode::parse(mode.as_str())),
+        ena: from.ena_support.map(ena),
+        // The API's reference has `windows`, the SDK's enum `Windows`.
+        platform: from
+            .platform
+            .as_ref()
+            .and_then(|platform| ImagePlatform::parse(&platform.as_str().to_ascii_lowercase())),
+        root_device_type: from
+            .root_device_type
+            .as_ref()
+            .and_then(|kind| RootDeviceType::parse(kind.as_str())),
+        root_device_name: from.root_device_name.clone(),
+        volumes: from.block_device_mappings().iter().filter_map(volume).collect(),
+    }
 }
 
 pub(crate) fn snapshot(from: &sdk::Snapshot) -> Result<VolumeSnapshot, Malformed> {

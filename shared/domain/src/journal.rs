@@ -114,6 +114,8 @@ crate::words! {
         ZonalShiftCleared,
         /// EC2 reports a new state of an image.
         ImageState,
+        /// A class rejects an image that it would take otherwise.
+        ImageRejected,
         /// A refusal: pods without a node, a disruption out of budget, a withheld termination.
         Refused,
         /// Something waits for evidence.

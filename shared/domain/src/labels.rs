@@ -68,6 +68,8 @@ keys! {
     CLUSTER_NAME_TAGGED = "compatibility.karpenter.k8s.aws/cluster-name-tagged";
     /// Finalizer on classes.
     EC2NODECLASS_FINALIZER = "karpenter.k8s.aws/termination";
+    /// Annotation on classes, Tenon's own: which images they take.
+    IMAGE_POLICY = "tenon.dev/image-policy";
     /// `c`, `m`, `r`, …
     INSTANCE_CATEGORY = "karpenter.k8s.aws/instance-category";
     /// `m5`, `c7g`, …

@@ -14,6 +14,7 @@ pub mod digest;
 pub mod evidence;
 pub mod id;
 pub mod image;
+pub mod image_policy;
 pub mod journal;
 pub mod labels;
 pub mod launch;

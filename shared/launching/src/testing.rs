@@ -55,7 +55,7 @@ pub(crate) fn class(name: &str) -> Ec2NodeClass {
 pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
     use tenon_domain::catalog::facts::Architecture;
     use tenon_domain::class_status::{
-        ClassObservation, ClassStatus, ClassSubnet, ImageVariant, ResolvedImage, Seen,
+        ClassObservation, ClassStatus, ClassSubnet, ImageNotices, ImageVariant, ResolvedImage, Seen,
     };
     use tenon_domain::id::{ImageId, SubnetId, Zone, ZoneId};
     let at = jiff::Timestamp::from_second(1_767_225_600).unwrap();
@@ -84,6 +84,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
             image("ami-x86", Architecture::X86_64),
             image("ami-arm", Architecture::Arm64),
         ]),
+        image_notices: ImageNotices::default(),
         instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
         profile_seen: None,
         reservations: None,

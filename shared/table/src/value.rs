@@ -53,6 +53,15 @@ impl Value {
         }
     }
 
+    /// The truth value, if it is one.
+    #[must_use]
+    pub const fn as_truth(&self) -> Option<bool> {
+        match self {
+            Self::Bool(truth) => Some(*truth),
+            Self::S(_) | Self::N(_) | Self::B(_) | Self::Null | Self::L(_) | Self::M(_) => None,
+        }
+    }
+
     /// The number, if it is one.
     #[must_use]
     pub fn as_number(&self) -> Option<&Number> {

@@ -79,7 +79,13 @@ fn snapshots_are_found_with_their_owner_and_images_name_theirs() {
         let filter = ImageFilter { ids: vec![image.clone()], ..ImageFilter::default() };
         let found = ec2.describe_images(&filter, None).await.unwrap().items;
         let own = image.as_str().replace("ami-", "snap-");
-        assert_eq!(found.first().unwrap().snapshots["/dev/xvda"], own);
+        let facts = &found.first().unwrap().facts;
+        assert_eq!(facts.snapshot("/dev/xvda"), Some(own.as_str()));
+        let mut expected = NewImage::named("nodes-1", ImageArchitecture::X86_64).facts;
+        for volume in expected.volumes.values_mut() {
+            volume.snapshot = Some(own.clone());
+        }
+        assert_eq!(*facts, expected);
         assert_eq!(ec2.describe_snapshots(&of(&own)).await.unwrap().len(), 1);
     });
 }

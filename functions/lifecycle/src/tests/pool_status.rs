@@ -103,6 +103,7 @@ fn class(conditions: &[(ConditionType, ConditionStatus, ConditionReason, &str)])
         subnets: vec![],
         security_groups: vec![],
         images: vec![],
+        rejected_images: vec![],
         reservations: ClassReservations::default(),
         placement_group: None,
         instance_profile: None,

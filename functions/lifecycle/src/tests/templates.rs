@@ -65,6 +65,7 @@ fn class(images: &[&str]) -> ClassStatus {
         subnets: vec![],
         security_groups: vec![],
         images: images.iter().map(image).collect(),
+        rejected_images: vec![],
         reservations: ClassReservations::default(),
         hash: None,
         placement_group: None,

@@ -1,9 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use tenon_domain::api::ObjectMeta;
 use tenon_domain::api::node_class::{MetadataOptions, NodeIdentity, ResolvedSubnet};
 use tenon_domain::catalog::NodeSettings;
 use tenon_domain::class_hash::SpecHash;
+use tenon_domain::labels::IMAGE_POLICY;
+use tenon_domain::reservation::ClassReservations;
 
 use super::*;
 
@@ -78,4 +81,45 @@ fn what_raises_no_generation_changes_no_digest() {
     );
     let resolved = Ec2NodeClass { status_subnets: vec![subnet], ..plain() };
     assert_eq!(digest(&resolved), digest(&plain()));
+}
+
+/// An annotation raises no generation, and this one changes what the class resolves to.
+#[test]
+fn a_policy_on_images_changes_the_digest_and_not_the_spec() {
+    let with = |policy: &str| {
+        let mut class = plain();
+        class.meta.annotations.insert(IMAGE_POLICY.to_owned(), policy.to_owned());
+        class
+    };
+    let [one, other] = [r#"{"minimumAge":"2h"}"#, "{}"].map(with);
+    let all = BTreeSet::from([digest(&plain()), digest(&one), digest(&other)]);
+    assert_eq!(all.len(), 3, "{all:?}");
+    assert!(all.iter().all(|found| found.starts_with(&digest(&plain()))), "{all:?}");
+    let status = |class: &Ec2NodeClass| ClassStatus { spec_digest: digest(class), ..resolved() };
+    for class in [plain(), one.clone(), other.clone()] {
+        assert_eq!(is_of(&status(&one), &class), class == one);
+        assert!(is_of_spec(&status(&class), &one));
+    }
+    let edited = Ec2NodeClass { meta: ObjectMeta { generation: 2, ..one.meta.clone() }, ..one.clone() };
+    assert!(!is_of_spec(&status(&one), &edited));
+}
+
+fn resolved() -> ClassStatus {
+    ClassStatus {
+        name: "default".parse().unwrap(),
+        revision: 1,
+        generation: 1,
+        spec_digest: String::new(),
+        subnets: vec![],
+        security_groups: vec![],
+        images: vec![],
+        rejected_images: vec![],
+        hash: None,
+        reservations: ClassReservations::default(),
+        placement_group: None,
+        instance_profile: None,
+        profile_seen: None,
+        conditions: vec![],
+        resolved_at: Timestamp::UNIX_EPOCH,
+    }
 }

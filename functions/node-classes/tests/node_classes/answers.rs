@@ -9,11 +9,12 @@ use tenon_domain::class_status::{ClassStatus, ConditionReason, Seen};
 use tenon_domain::id::ImageId;
 use tenon_domain::registry::Registry;
 use tenon_domain::report::{Finding, Report};
-use tenon_ec2::port::{Image, ImageArchitecture, ImageFilter, ImageState, ResourceFilter};
+use tenon_ec2::port::{Image, ImageArchitecture, ImageFacts, ImageFilter, ImageState, ResourceFilter};
 use tenon_ec2::{Ec2, InstanceProfiles};
 use tenon_memory_table::block_on;
+use tenon_node_classes::choose;
 use tenon_node_classes::plan::{Answers, NodeClassesInput, SelectedImages, plan};
-use tenon_node_classes::resolve::{self, JudgedClass};
+use tenon_node_classes::resolve::JudgedClass;
 use tenon_snapshot::snapshot::{ChunkCache, read_classes};
 use tenon_table::Consistency;
 use tenon_table::items::{self, keys};
@@ -50,8 +51,7 @@ fn made(id: &str, name: &str, created: Option<i64>, deprecated: Option<i64>) -> 
         state: ImageState::Available,
         created_at: created.map(at),
         deprecated_at: deprecated.map(at),
-        root_device_name: None,
-        snapshots: BTreeMap::new(),
+        facts: ImageFacts::default(),
         tags: BTreeMap::new(),
     }
 }
@@ -64,9 +64,8 @@ fn the_best_image_of_an_architecture_is_taken_in_whatever_order_ec2_tells_them()
         let arm =
             Image { architecture: Some(ImageArchitecture::Arm64), ..made("ami-0", "arm", Some(1), None) };
         for found in [[best.clone(), other.clone(), arm.clone()], [arm, other, best.clone()]] {
-            let Seen::Holds(images) = resolve::images(judged, &SelectedImages::none(), &found) else {
-                panic!("{found:?}")
-            };
+            let chosen = choose::images(judged, &SelectedImages::none(), &found, &[]);
+            let Seen::Holds(images) = chosen.seen else { panic!("{found:?}") };
             let ids: BTreeSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
             assert_eq!(ids, BTreeSet::from(["ami-0", best.id.as_str()]));
         }

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use serde_json::json;
-use tenon_domain::image::{ImageRecord, ImageState};
+use tenon_domain::image::{ImageFacts, ImageRecord, ImageState};
 use tenon_domain::registry::Allowances;
 use tenon_domain::wake::WakeCause;
 use tenon_memory_table::block_on;
@@ -85,6 +85,8 @@ fn an_image_of_a_stranger_asks_nothing_of_ec2_where_a_class_selects_its_own() {
             owner: owner.to_owned(),
             tags: tags(),
             deprecated_at: None,
+            facts: ImageFacts::default(),
+            first_seen_at: running.world.clock.now(),
             seen_at: running.world.clock.now(),
         };
         let key = keys::image(&running.world.installation.region, &told.id);

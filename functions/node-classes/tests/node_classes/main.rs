@@ -8,6 +8,7 @@
 mod answers;
 mod edits;
 mod foreign_images;
+mod image_policy;
 mod placement;
 mod reservations;
 mod resolving;

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::class_status::{ConditionStatus, ConditionType};
-use tenon_domain::image::{ImageRecord, ImageState};
+use tenon_domain::image::{ImageFacts, ImageRecord, ImageState};
 use tenon_domain::journal::{Decision, Subject, SubjectKind};
 use tenon_domain::registry::Allowances;
 use tenon_domain::wake::{FunctionName, WakeCause};
@@ -375,6 +375,8 @@ fn an_image_that_no_class_selects_asks_nothing_of_ec2() {
         owner: running.world.installation.account.clone(),
         tags: Tags::new(),
         deprecated_at: None,
+        facts: ImageFacts::default(),
+        first_seen_at: running.world.clock.now(),
         seen_at: running.world.clock.now(),
     };
     let key = keys::image(&running.world.installation.region, &other);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::catalog::describe::facts;
 use tenon_domain::catalog::{PartData, ZoneOfferings};
-use tenon_domain::class_status::{ClassObservation, ClassSubnet, Seen};
+use tenon_domain::class_status::{ClassObservation, ClassSubnet, ImageNotices, Seen};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::launch::LaunchCause;
 use tenon_domain::placement::LaunchPlacement;
@@ -54,6 +54,7 @@ impl SettleWorld {
             }]),
             security_groups: Seen::Holds(Vec::new()),
             images: Seen::Holds(Vec::new()),
+            image_notices: ImageNotices::default(),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
             profile_seen: None,
             reservations: None,

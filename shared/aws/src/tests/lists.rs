@@ -1,13 +1,16 @@
 //! Lists: requests, paging, and reading of items.
 
+use std::collections::BTreeMap;
+
 use tenon_domain::api::node_class::PlacementGroupSelector;
 use tenon_domain::catalog::describe::{Limits, facts};
 use tenon_domain::catalog::facts::PlacementStrategy;
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{
-    CapacityReservationFilter, DisabledImages, ImageArchitecture, ImageFilter, ImageState, InstanceFilter,
-    InstanceState, LocationType, PageToken, PlacementGroup, ResourceFilter, TagFilter, TargetCapacityType,
+    BootMode, CapacityReservationFilter, DisabledImages, EnaSupport, ImageArchitecture, ImageFacts,
+    ImageFilter, ImagePlatform, ImageState, ImageVolume, InstanceFilter, InstanceState, LocationType,
+    PageToken, PlacementGroup, ResourceFilter, RootDeviceType, TagFilter, TargetCapacityType,
 };
 
 use super::{block_on, check_form, ec2};
@@ -92,7 +95,7 @@ fn offerings_and_zones_are_those_of_the_account() {
 
 fn image(id: &str, state: &str) -> String {
     format!(
-        "<item><imageId>{id}</imageId><imageState>{state}</imageState><imageOwnerId>602401143452</imageOwnerId><imageOwnerAlias>amazon</imageOwnerAlias><name>node-{id}</name><architecture>arm64</architecture><creationDate>2026-05-04T03:02:01.000Z</creationDate><deprecationTime>2028-05-04T03:02:01.000Z</deprecationTime><rootDeviceName>/dev/xvda</rootDeviceName><tagSet><item><key>k</key><value>v</value></item></tagSet></item>"
+        "<item><imageId>{id}</imageId><imageState>{state}</imageState><imageOwnerId>602401143452</imageOwnerId><imageOwnerAlias>amazon</imageOwnerAlias><name>node-{id}</name><architecture>arm64</architecture><creationDate>2026-05-04T03:02:01.000Z</creationDate><deprecationTime>2028-05-04T03:02:01.000Z</deprecationTime><platform>windows</platform><bootMode>uefi</bootMode><enaSupport>true</enaSupport><rootDeviceType>ebs</rootDeviceType><rootDeviceName>/dev/xvda</rootDeviceName><blockDeviceMapping><item><deviceName>/dev/xvda</deviceName><ebs><snapshotId>snap-1</snapshotId><volumeSize>20</volumeSize><encrypted>false</encrypted></ebs></item><item><deviceName>/dev/sdb</deviceName><virtualName>ephemeral0</virtualName></item></blockDeviceMapping><tagSet><item><key>k</key><value>v</value></item></tagSet></item>"
     )
 }
 
@@ -129,6 +132,17 @@ fn images_are_asked_for_with_the_filter_and_read_in_every_state() {
     assert_eq!(image.created_at.unwrap().to_string(), "2026-05-04T03:02:01Z");
     assert_eq!(image.deprecated_at.unwrap().to_string(), "2028-05-04T03:02:01Z");
     assert_eq!(image.tags["k"], "v");
+    let root =
+        ImageVolume { snapshot: Some("snap-1".to_owned()), size_gib: Some(20), encrypted: Some(false) };
+    let facts = ImageFacts {
+        boot_mode: Some(BootMode::Uefi),
+        ena: Some(EnaSupport::Enabled),
+        platform: Some(ImagePlatform::Windows),
+        root_device_type: Some(RootDeviceType::Ebs),
+        root_device_name: Some("/dev/xvda".to_owned()),
+        volumes: BTreeMap::from([("/dev/xvda".to_owned(), root)]),
+    };
+    assert_eq!(image.facts, facts);
     check_form(
         &http.sent()[0],
         &[

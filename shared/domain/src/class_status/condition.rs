@@ -46,6 +46,10 @@ crate::words! {
         Holds,
         /// Nothing matches the selector, or nothing of it is available.
         AmiNotFound = "AMINotFound",
+        /// Images match the selector, and the class accepts none of them.
+        ImagesRejected,
+        /// The class's policy on images can't be read.
+        ImagePolicyInvalid,
         /// The alias names nothing for this version of Kubernetes.
         UnsupportedAlias,
         /// The query to EC2 or SSM for images failed.
@@ -130,7 +134,7 @@ pub struct Condition {
     pub status: ConditionStatus,
     /// Why.
     pub reason: ConditionReason,
-    /// A sentence; empty where it holds.
+    /// A sentence; empty where it holds and nothing else is to be known.
     pub message: String,
     /// Since when it has this status (`lastTransitionTime`).
     pub since: Timestamp,

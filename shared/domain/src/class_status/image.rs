@@ -86,6 +86,107 @@ pub struct ResolvedImage {
     pub created_at: Timestamp,
 }
 
+crate::words! {
+    /// Why a class rejects an image.
+    pub enum ImageFault {
+        /// EC2 reports it in a state other than `available`.
+        NotAvailable,
+        /// Its owner deprecated it, and the class's policy rejects that.
+        Deprecated,
+        /// It is younger than the policy's `minimumAge`.
+        TooYoung,
+        /// Its owner is none of the policy's.
+        OwnerNotAccepted,
+        /// It hasn't the policy's tags.
+        TagsMissing,
+        /// It is for Windows, and the class's AMI family isn't.
+        WrongPlatform,
+        /// Its root volume is on the host's disks.
+        InstanceStoreRoot,
+        /// It has no drivers for enhanced networking.
+        EnaMissing,
+        /// The class maps a smaller volume than the snapshot that it is made from.
+        VolumeTooSmall,
+    }
+}
+
+/// One reason for which a class rejects an image.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ImageRejection {
+    /// The reason.
+    pub fault: ImageFault,
+    /// The end of a sentence that begins with the image.
+    pub message: String,
+}
+
+/// An image that a class would take if it accepted it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RejectedImage {
+    /// The image.
+    pub id: ImageId,
+    /// Its name.
+    pub name: String,
+    /// Why; at least one.
+    pub reasons: Vec<ImageRejection>,
+}
+
+impl RejectedImage {
+    /// The reasons as one text.
+    #[must_use]
+    pub fn why(&self) -> String {
+        let reasons: Vec<&str> = self.reasons.iter().map(|reason| reason.message.as_str()).collect();
+        reasons.join(", ")
+    }
+
+    /// Whether the other is the same image, rejected for the same reasons.
+    #[must_use]
+    pub fn is_as(&self, other: &Self) -> bool {
+        let faults = |image: &Self| image.reasons.iter().map(|reason| reason.fault).collect::<Vec<_>>();
+        self.id == other.id && faults(self) == faults(other)
+    }
+}
+
+/// What there is to know about a class's images besides those that it takes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ImageNotices {
+    /// Better images that it rejects.
+    pub rejected: Vec<RejectedImage>,
+    /// The message of `AMIsReady` where it holds.
+    pub message: String,
+    /// Why the class's policy on images can't be read.
+    pub unreadable: Option<String>,
+    /// When another look may accept one of the rejected images.
+    pub next_try: Option<Timestamp>,
+}
+
+/// The types that have no image among these; empty if all have one.
+#[must_use]
+pub(super) fn types_without_image(images: &[ResolvedImage]) -> Vec<String> {
+    let mut without = Vec::new();
+    for architecture in [Architecture::X86_64, Architecture::Arm64] {
+        let of: Vec<&ResolvedImage> =
+            images.iter().filter(|image| image.architecture == architecture).collect();
+        let name = architecture.as_str();
+        if of.is_empty() {
+            without.push(format!("{name} types"));
+            continue;
+        }
+        // No type with Neuron devices has the architecture arm64.
+        let neuron = (architecture == Architecture::X86_64).then_some(ImageVariant::Neuron);
+        for variant in [ImageVariant::Standard, ImageVariant::Nvidia].into_iter().chain(neuron) {
+            if of.iter().all(|image| image.variant != variant && image.variant != ImageVariant::Any) {
+                let with = match variant {
+                    ImageVariant::Nvidia => "with GPUs",
+                    ImageVariant::Neuron => "with Neuron devices",
+                    ImageVariant::Standard | ImageVariant::Any => "without accelerators",
+                };
+                without.push(format!("{name} types {with}"));
+            }
+        }
+    }
+    without
+}
+
 /// The first of a class's images, as its status has them, that suits the type.
 #[must_use]
 pub fn image_for<'a>(images: &'a [ResolvedImage], facts: &InstanceTypeFacts) -> Option<&'a ResolvedImage> {

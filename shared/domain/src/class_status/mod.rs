@@ -10,6 +10,9 @@ mod observation;
 mod status;
 
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
-pub use image::{ImageVariant, ResolvedImage, VariantRequirement, image_for};
+pub use image::{
+    ImageFault, ImageNotices, ImageRejection, ImageVariant, RejectedImage, ResolvedImage, VariantRequirement,
+    image_for,
+};
 pub use observation::{ClassObservation, Seen, SeenReservations};
 pub use status::{ClassStatus, ClassSubnet, SeenProfile};

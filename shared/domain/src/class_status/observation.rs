@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
-use super::image::ResolvedImage;
+use super::image::{ImageNotices, ResolvedImage, types_without_image};
 use super::status::{ClassStatus, ClassSubnet, SeenProfile};
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::class_hash::ClassHash;
@@ -66,6 +66,8 @@ pub struct ClassObservation {
     pub security_groups: Seen<Vec<ResolvedSecurityGroup>>,
     /// Its images.
     pub images: Seen<Vec<ResolvedImage>>,
+    /// What else there is to know about its images.
+    pub image_notices: ImageNotices,
     /// Its nodes' identity.
     pub instance_profile: Seen<InstanceProfile>,
     /// The profile with its role, as IAM returned it last.
@@ -111,6 +113,7 @@ impl ClassStatus {
             subnets: kept(subnets, known.map(|k| &k.subnets)).unwrap_or_default(),
             security_groups: kept(security_groups, known.map(|k| &k.security_groups)).unwrap_or_default(),
             images: kept(images, known.map(|k| &k.images)).unwrap_or_default(),
+            rejected_images: observation.image_notices.rejected,
             reservations: kept_reservations(observation.reservations, known),
             placement_group: observation
                 .placement_group
@@ -163,7 +166,7 @@ fn kept_reservations(seen: Option<SeenReservations>, known: Option<&ClassStatus>
 
 fn judge(observation: &ClassObservation) -> Vec<ConditionJudgement> {
     let mut judgements = vec![
-        judge_part(ConditionType::AmisReady, &observation.images),
+        judge_images(observation),
         judge_part(ConditionType::SubnetsReady, &observation.subnets),
         judge_part(ConditionType::SecurityGroupsReady, &observation.security_groups),
         judge_part(ConditionType::InstanceProfileReady, &observation.instance_profile),
@@ -181,17 +184,43 @@ fn judge(observation: &ClassObservation) -> Vec<ConditionJudgement> {
     );
     let below = conjunction(ConditionType::Ready, ConditionReason::UnhealthyDependents, &judgements);
     judgements.push(below.unwrap_or_else(|| holds(ConditionType::Ready)));
-    if !observation.unsupported.is_empty() {
-        judgements.push(ConditionJudgement {
-            condition: ConditionType::Unsupported,
-            status: ConditionStatus::True,
-            reason: ConditionReason::UnsupportedFields,
-            message: format!("unsupported, so ignored: `{}`", observation.unsupported.join("`, `")),
-            next_try: None,
-        });
-    }
+    judgements.extend(judge_unsupported(observation));
     judgements.extend(observation.shifts.as_ref().map(|seen| judge_shifts(seen, &observation.subnets)));
     judgements
+}
+
+/// Whether the class has images, and what else there is to know about them.
+fn judge_images(observation: &ClassObservation) -> ConditionJudgement {
+    let judged = judge_part(ConditionType::AmisReady, &observation.images);
+    let ImageNotices { message, next_try, .. } = &observation.image_notices;
+    let next_try = judged.next_try.into_iter().chain(*next_try).min();
+    let without = match &observation.images {
+        Seen::Holds(images) => types_without_image(images),
+        Seen::Refused { .. } | Seen::Unseen { .. } => Vec::new(),
+    };
+    let without = (!without.is_empty()).then(|| format!("no image for {}", without.join(", ")));
+    let messages = Some(message.clone()).filter(|message| !message.is_empty()).into_iter().chain(without);
+    let message = messages.collect::<Vec<_>>().join("; ");
+    match judged.status {
+        ConditionStatus::True => ConditionJudgement { message, next_try, ..judged },
+        ConditionStatus::False | ConditionStatus::Unknown => ConditionJudgement { next_try, ..judged },
+    }
+}
+
+/// The parts of the class that are ignored or can't be read, if there are any.
+fn judge_unsupported(observation: &ClassObservation) -> Option<ConditionJudgement> {
+    let ignored = &observation.unsupported;
+    let ignored =
+        (!ignored.is_empty()).then(|| format!("unsupported, so ignored: `{}`", ignored.join("`, `")));
+    let parts: Vec<String> =
+        ignored.into_iter().chain(observation.image_notices.unreadable.clone()).collect();
+    (!parts.is_empty()).then(|| ConditionJudgement {
+        condition: ConditionType::Unsupported,
+        status: ConditionStatus::True,
+        reason: ConditionReason::UnsupportedFields,
+        message: parts.join("; "),
+        next_try: None,
+    })
 }
 
 /// Whether the class's zones are in service. That one isn't keeps it from nothing: the others are launched in.
@@ -316,6 +345,7 @@ mod tests {
             subnets: Seen::Holds(vec![subnet("subnet-b", 5), subnet("subnet-a", 5), subnet("subnet-c", 9)]),
             security_groups: Seen::Holds(vec![]),
             images: Seen::Holds(vec![]),
+            image_notices: ImageNotices::default(),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
             profile_seen: None,
             reservations: None,
@@ -468,6 +498,28 @@ mod tests {
         assert_eq!((told(&back).as_str(), back.shifts().len()), ("True ZonesInService", 0));
         let off = ClassStatus::observed(observation(), Some(&status), at(9));
         assert_eq!((told(&off).as_str(), off.shifts().len()), ("untold", 0));
+    }
+
+    #[test]
+    fn what_else_is_known_of_images_is_told_though_the_class_is_ready() {
+        let notices = ImageNotices {
+            message: "not taking `ami-2`".to_owned(),
+            unreadable: Some("can't read it".to_owned()),
+            next_try: Some(at(60)),
+            ..ImageNotices::default()
+        };
+        let seen = ClassObservation { image_notices: notices.clone(), ..observation() };
+        let status = ClassStatus::observed(seen, None, at(0));
+        let condition = |wanted| status.condition(wanted).unwrap();
+        assert_eq!(condition(ConditionType::AmisReady).message, "not taking `ami-2`");
+        assert_eq!(condition(ConditionType::Unsupported).message, "can't read it");
+        assert_eq!((status.ready(), status.next_try()), (true, Some(at(60))));
+        let refused =
+            Seen::Refused { reason: ConditionReason::ImagesRejected, message: "too young".to_owned() };
+        let seen = ClassObservation { images: refused, image_notices: notices, ..observation() };
+        let status = ClassStatus::observed(seen, None, at(0));
+        let amis = status.condition(ConditionType::AmisReady).unwrap();
+        assert_eq!((amis.message.as_str(), amis.next_try), ("too young", Some(at(60))));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::condition::{Condition, ConditionStatus, ConditionType};
-use super::image::ResolvedImage;
+use super::image::{RejectedImage, ResolvedImage};
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::class_hash::ClassHash;
 use crate::id::{NodeClassName, SubnetId, Zone, ZoneId};
@@ -34,6 +34,8 @@ pub struct ClassStatus {
     pub security_groups: Vec<ResolvedSecurityGroup>,
     /// Its images, only available ones: newest first, then by id.
     pub images: Vec<ResolvedImage>,
+    /// Better images that it rejects: first the best of each architecture and variant.
+    pub rejected_images: Vec<RejectedImage>,
     /// Its capacity reservations; none if the gate `ReservedCapacity` is off.
     pub reservations: ClassReservations,
     /// Its placement group, if it selects one.

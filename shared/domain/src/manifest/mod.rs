@@ -170,6 +170,22 @@ pub fn read_files(files: &[(&str, &str)]) -> Result<ReadManifests, ManifestError
     if errors.is_empty() { Ok(ReadManifests { manifests, warnings }) } else { Err(ManifestErrors(errors)) }
 }
 
+/// The value of a text of one YAML document or of JSON; null if it is empty.
+///
+/// # Errors
+/// The first problem, with its remedy.
+pub(crate) fn document(text: &str) -> Result<Value, String> {
+    let yaml::Documents { documents, errors } = yaml::parse("", text);
+    if let Some(yaml::SyntaxError { message, remedy, .. }) = errors.into_iter().next() {
+        return Err(format!("{message}; {remedy}"));
+    }
+    let mut documents = documents.into_iter();
+    match (documents.next(), documents.next()) {
+        (document, None) => Ok(document.map_or(Value::Null, |document| document.value)),
+        (_, Some(_)) => Err("it is more than one document; write one".to_owned()),
+    }
+}
+
 /// The objects of a text as `kubectl` would send them, with Lists split into their items. Skips documents with syntax
 /// errors and validates nothing else.
 #[must_use]

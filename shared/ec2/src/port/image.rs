@@ -1,11 +1,11 @@
 //! Images as EC2 returns them, with a state that callers must check.
 
-use std::collections::BTreeMap;
-
 use tenon_domain::Timestamp;
 use tenon_domain::catalog::facts;
 use tenon_domain::id::ImageId;
-pub use tenon_domain::image::ImageState;
+pub use tenon_domain::image::{
+    BootMode, EnaSupport, ImageFacts, ImagePlatform, ImageState, ImageVolume, RootDeviceType,
+};
 
 use super::{TagFilter, Tags};
 
@@ -58,10 +58,8 @@ pub struct Image {
     pub created_at: Option<Timestamp>,
     /// Its deprecation time.
     pub deprecated_at: Option<Timestamp>,
-    /// Its root volume's device name, such as `/dev/xvda`.
-    pub root_device_name: Option<String>,
-    /// The snapshots that its volumes are made from, by the devices' names.
-    pub snapshots: BTreeMap<String, String>,
+    /// What launches from it depend on.
+    pub facts: ImageFacts,
     /// Its tags.
     pub tags: Tags,
 }

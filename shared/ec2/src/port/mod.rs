@@ -26,7 +26,10 @@ pub use fleet::{
     CreateFleetRequest, DryRunOutcome, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride,
     FleetResult, FleetTags, OnDemandAllocation, RunInstancesProbe, SpotAllocation, TargetCapacityType,
 };
-pub use image::{DisabledImages, Image, ImageArchitecture, ImageFilter, ImageState, VolumeSnapshot};
+pub use image::{
+    BootMode, DisabledImages, EnaSupport, Image, ImageArchitecture, ImageFacts, ImageFilter, ImagePlatform,
+    ImageState, ImageVolume, RootDeviceType, VolumeSnapshot,
+};
 pub use instance::{Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason};
 pub use instance_profile::InstanceProfileFacts;
 pub use network::{PlacementGroup, ResourceFilter, SecurityGroup, Subnet};

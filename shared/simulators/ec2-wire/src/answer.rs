@@ -1,7 +1,7 @@
 //! Answers: from the port's values to XML.
 
 use tenon_ec2::port::{
-    AvailabilityZone, CapacityReservation, Image, Instance, InstanceState, InstanceStateChange,
+    AvailabilityZone, CapacityReservation, EnaSupport, Image, Instance, InstanceState, InstanceStateChange,
     LaunchTemplate, LocationType, Page, PlacementGroup, SecurityGroup, SpotPrice, Subnet, Tags,
     TargetCapacityType, TypeOffering, VolumeSnapshot,
 };
@@ -59,11 +59,20 @@ pub(crate) fn image(xml: &mut Xml, image: &Image) {
     xml.text("imageState", image.state.as_str());
     xml.maybe("creationDate", image.created_at);
     xml.maybe("deprecationTime", image.deprecated_at);
-    xml.maybe("rootDeviceName", image.root_device_name.as_ref());
-    let mapped: Vec<_> = image.snapshots.iter().collect();
-    xml.set("blockDeviceMapping", &mapped, |xml, (device, snapshot)| {
+    let facts = &image.facts;
+    xml.maybe("bootMode", facts.boot_mode);
+    xml.maybe("enaSupport", facts.ena.map(|ena| ena == EnaSupport::Enabled));
+    xml.maybe("platform", facts.platform);
+    xml.maybe("rootDeviceType", facts.root_device_type);
+    xml.maybe("rootDeviceName", facts.root_device_name.as_ref());
+    let mapped: Vec<_> = facts.volumes.iter().collect();
+    xml.set("blockDeviceMapping", &mapped, |xml, (device, volume)| {
         xml.text("deviceName", device);
-        xml.within("ebs", |xml| xml.text("snapshotId", snapshot));
+        xml.within("ebs", |xml| {
+            xml.maybe("snapshotId", volume.snapshot.as_ref());
+            xml.maybe("volumeSize", volume.size_gib);
+            xml.maybe("encrypted", volume.encrypted);
+        });
     });
     tags(xml, &image.tags);
 }

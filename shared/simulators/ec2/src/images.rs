@@ -15,8 +15,8 @@ use super::state::{DueEvent, TwinState, error};
 use super::{NotPossible, refuse};
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{
-    DisabledImages, Image, ImageArchitecture, ImageFilter, ImageState, ResourceFilter, Tags, VolumeSnapshot,
-    wildcard_matches,
+    BootMode, DisabledImages, EnaSupport, Image, ImageArchitecture, ImageFacts, ImageFilter, ImageState,
+    ImageVolume, ResourceFilter, RootDeviceType, Tags, VolumeSnapshot, wildcard_matches,
 };
 
 /// How the making of an image ends.
@@ -47,6 +47,29 @@ pub struct NewImage {
     pub outcome: ImageOutcome,
     /// Its deprecation time.
     pub deprecated_at: Option<Timestamp>,
+    /// What launches from it depend on. The twin makes the snapshot of the root volume.
+    pub facts: ImageFacts,
+}
+
+/// The root volume's device, as in Amazon Linux.
+const ROOT_DEVICE: &str = "/dev/xvda";
+/// Its size: the least of the EKS-optimised AMIs, Bottlerocket's, so that every family's devices are large enough.
+const ROOT_GIB: u32 = 2;
+
+fn volume(snapshot: Option<String>) -> ImageVolume {
+    ImageVolume { snapshot, size_gib: Some(ROOT_GIB), encrypted: Some(false) }
+}
+
+/// Those of a current image.
+fn current_facts() -> ImageFacts {
+    ImageFacts {
+        boot_mode: Some(BootMode::UefiPreferred),
+        ena: Some(EnaSupport::Enabled),
+        platform: None,
+        root_device_type: Some(RootDeviceType::Ebs),
+        root_device_name: Some(ROOT_DEVICE.to_owned()),
+        volumes: BTreeMap::from([(ROOT_DEVICE.to_owned(), volume(None))]),
+    }
 }
 
 impl NewImage {
@@ -62,6 +85,7 @@ impl NewImage {
             delay: None,
             outcome: ImageOutcome::Available,
             deprecated_at: None,
+            facts: current_facts(),
         }
     }
 }
@@ -96,7 +120,7 @@ impl TwinState {
         let id =
             ImageId::parse(format!("ami-0{number:016x}")).ok().filter(|id| !self.images.contains_key(id))?;
         let (owner, owner_alias) = (published.owner.to_owned(), Some("amazon".to_owned()));
-        let mut snapshots = BTreeMap::new();
+        let mut volumes = BTreeMap::new();
         for device in published.family.devices() {
             let number = draw(seed, &["published snapshot", &published.name, device]);
             let snapshot = VolumeSnapshot {
@@ -105,7 +129,7 @@ impl TwinState {
                 owner_alias: owner_alias.clone(),
                 tags: Tags::new(),
             };
-            snapshots.insert((*device).to_owned(), snapshot.id.clone());
+            volumes.insert((*device).to_owned(), volume(Some(snapshot.id.clone())));
             self.snapshots.insert(snapshot.id.clone(), snapshot);
         }
         let image = Image {
@@ -117,8 +141,12 @@ impl TwinState {
             state: ImageState::Available,
             created_at: Some(published.released_at.min(self.now)),
             deprecated_at: None,
-            snapshots,
-            root_device_name: published.family.devices().first().map(|device| (*device).to_owned()),
+            facts: ImageFacts {
+                platform: published.family.platform(),
+                root_device_name: published.family.devices().first().map(|device| (*device).to_owned()),
+                volumes,
+                ..current_facts()
+            },
             tags: Tags::new(),
         };
         self.images.insert(id.clone(), TwinImage { image, outcome: ImageOutcome::Available });
@@ -137,7 +165,6 @@ impl TwinState {
         let delay = new
             .delay
             .unwrap_or_else(|| self.config.delays.image.draw(self.config.seed, &["delay", id.as_str()]));
-        let device = "/dev/xvda".to_owned();
         let owner = new.owner.unwrap_or_else(|| self.config.account.clone());
         let snapshot = VolumeSnapshot {
             id: id.as_str().replacen("ami-", "snap-", 1),
@@ -145,6 +172,11 @@ impl TwinState {
             owner_alias: new.owner_alias.clone(),
             tags: Tags::new(),
         };
+        let mut facts = new.facts;
+        let root = facts.root_device_name.as_ref().and_then(|root| facts.volumes.get_mut(root));
+        if let Some(root) = root {
+            root.snapshot.get_or_insert_with(|| snapshot.id.clone());
+        }
         let image = Image {
             id: id.clone(),
             name: new.name,
@@ -154,8 +186,7 @@ impl TwinState {
             state: ImageState::Pending,
             created_at: Some(self.now),
             deprecated_at: new.deprecated_at,
-            snapshots: BTreeMap::from([(device.clone(), snapshot.id.clone())]),
-            root_device_name: Some(device),
+            facts,
             tags: new.tags,
         };
         self.snapshots.insert(snapshot.id.clone(), snapshot);

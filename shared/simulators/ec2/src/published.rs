@@ -15,7 +15,7 @@ use tenon_domain::Timestamp;
 use tenon_domain::id::ImageId;
 
 use super::state::TwinState;
-use tenon_ec2::port::ImageArchitecture;
+use tenon_ec2::port::{ImageArchitecture, ImagePlatform};
 
 tenon_domain::words! {
     /// A family of images with releases of its own.
@@ -60,6 +60,14 @@ impl PublishedFamily {
             Self::AmazonLinux2 | Self::AmazonLinux2023 => "602401143452",
             Self::Bottlerocket => "092701018921",
             Self::Windows => "801119661308",
+        }
+    }
+
+    /// The images' platform, where it isn't Linux.
+    pub(super) const fn platform(self) -> Option<ImagePlatform> {
+        match self {
+            Self::AmazonLinux2 | Self::AmazonLinux2023 | Self::Bottlerocket => None,
+            Self::Windows => Some(ImagePlatform::Windows),
         }
     }
 

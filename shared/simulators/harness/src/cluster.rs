@@ -14,7 +14,7 @@ use tenon_domain::catalog::describe::facts;
 use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::claim::Claim;
 use tenon_domain::class_status::{
-    ClassObservation, ClassStatus, ClassSubnet, ImageVariant, ResolvedImage, Seen,
+    ClassObservation, ClassStatus, ClassSubnet, ImageNotices, ImageVariant, ResolvedImage, Seen,
 };
 use tenon_domain::id::{ClusterName, ImageId, InstanceType, NodeClassName, Zone, ZoneId};
 use tenon_domain::launch::Launch;
@@ -185,6 +185,7 @@ impl Cluster {
             subnets: Seen::Holds(subnets.into_iter().map(subnet).collect()),
             security_groups: Seen::Holds(Vec::new()),
             images: Seen::Holds(images.iter().map(image).collect()),
+            image_notices: ImageNotices::default(),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
             profile_seen: None,
             reservations: None,

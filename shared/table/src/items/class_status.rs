@@ -3,8 +3,8 @@
 use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{
-    ClassStatus, ClassSubnet, Condition, ConditionReason, ConditionStatus, ConditionType, ImageVariant,
-    ResolvedImage, SeenProfile,
+    ClassStatus, ClassSubnet, Condition, ConditionReason, ConditionStatus, ConditionType, ImageFault,
+    ImageRejection, ImageVariant, RejectedImage, ResolvedImage, SeenProfile,
 };
 use tenon_domain::zonal_shift::ShiftEnd;
 
@@ -37,6 +37,15 @@ impl ItemForm for ClassStatus {
             to.text("architecture", image.architecture.as_str());
             to.text_if("variant", (image.variant != ImageVariant::Any).then(|| image.variant.as_str()));
             to.time("created_at", image.created_at);
+        });
+        let rejected = (!self.rejected_images.is_empty()).then_some(&self.rejected_images);
+        to.list_if("rejected_images", rejected, |image, to| {
+            to.text("id", &image.id);
+            to.text("name", &image.name);
+            to.list("reasons", &image.reasons, |reason, to| {
+                to.text("reason", reason.fault.as_str());
+                to.text("message", &reason.message);
+            });
         });
         write_reservations(&self.reservations, to);
         write_placement_group(self.placement_group.as_ref(), to);
@@ -94,6 +103,7 @@ impl ItemForm for ClassStatus {
                     created_at: from.time("created_at")?,
                 })
             })?,
+            rejected_images: from.list_if("rejected_images", read_rejected)?,
             reservations: read_reservations(from)?,
             placement_group: read_placement_group(from)?,
             instance_profile: arn.or(name),
@@ -108,6 +118,14 @@ impl ItemForm for ClassStatus {
             resolved_at: from.time("resolved_at")?,
         })
     }
+}
+
+fn read_rejected(from: Fields<'_>) -> Result<RejectedImage, FieldError> {
+    let reasons = from.list("reasons", |from| {
+        let fault = from.word("reason", ImageFault::parse)?;
+        Ok(ImageRejection { fault, message: from.string("message")? })
+    })?;
+    Ok(RejectedImage { id: from.parsed("id")?, name: from.string("name")?, reasons })
 }
 
 /// An autoshift's end isn't known.

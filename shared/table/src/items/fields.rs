@@ -153,6 +153,15 @@ impl<'a> Fields<'a> {
         self.value_if(name).map(|_| self.u32(name)).transpose()
     }
 
+    /// A truth value that may be missing.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn truth_if(self, name: &str) -> Result<Option<bool>, FieldError> {
+        let Some(value) = self.value_if(name) else { return Ok(None) };
+        value.as_truth().map(Some).ok_or_else(|| FieldError::at(name, FieldProblem::NotA("a truth value")))
+    }
+
     /// Bytes.
     ///
     /// # Errors

@@ -195,6 +195,11 @@ impl Attributes {
         self.value_if(name, number.map(Value::number));
     }
 
+    /// A truth value, if there is one.
+    pub fn truth_if(&mut self, name: &'static str, truth: Option<bool>) {
+        self.value_if(name, truth.map(Value::Bool));
+    }
+
     /// A moment, as RFC 3339 in UTC.
     pub fn time(&mut self, name: &'static str, at: Timestamp) {
         self.value(name, Value::text(at.to_string()));

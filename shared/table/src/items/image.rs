@@ -1,7 +1,9 @@
 //! `IMAGE#`: an image as EC2 described it last.
 
 use tenon_domain::catalog::facts::Architecture;
-use tenon_domain::image::{ImageRecord, ImageState};
+use tenon_domain::image::{
+    BootMode, EnaSupport, ImageFacts, ImagePlatform, ImageRecord, ImageState, ImageVolume, RootDeviceType,
+};
 
 use super::form::{Attributes, FieldError, Fields, ItemForm};
 
@@ -15,6 +17,8 @@ impl ItemForm for ImageRecord {
         to.text("owner", &self.owner);
         to.labels("tags", &self.tags);
         to.time_if("deprecated_at", self.deprecated_at);
+        write_facts(&self.facts, to);
+        to.time("first_seen_at", self.first_seen_at);
         to.time("seen_at", self.seen_at);
     }
 
@@ -28,7 +32,44 @@ impl ItemForm for ImageRecord {
             owner: from.string("owner")?,
             tags: from.labels("tags")?,
             deprecated_at: from.time_if("deprecated_at")?,
+            facts: read_facts(from)?,
+            // Records of older releases have none.
+            first_seen_at: from.time_if("first_seen_at")?.map_or_else(|| from.time("seen_at"), Ok)?,
             seen_at: from.time("seen_at")?,
         })
     }
+}
+
+fn write_facts(facts: &ImageFacts, to: &mut Attributes) {
+    to.text_if("boot_mode", facts.boot_mode.map(BootMode::as_str));
+    to.text_if("ena", facts.ena.map(EnaSupport::as_str));
+    to.text_if("platform", facts.platform.map(ImagePlatform::as_str));
+    to.text_if("root_device_type", facts.root_device_type.map(RootDeviceType::as_str));
+    to.text_if("root_device_name", facts.root_device_name.as_ref());
+    let volumes = (!facts.volumes.is_empty()).then_some(&facts.volumes);
+    to.list_if("volumes", volumes, |(device, volume), to| {
+        to.text("device", device);
+        to.text_if("snapshot", volume.snapshot.as_ref());
+        to.number_if("size_gib", volume.size_gib);
+        to.truth_if("encrypted", volume.encrypted);
+    });
+}
+
+fn read_facts(from: Fields<'_>) -> Result<ImageFacts, FieldError> {
+    let volumes = from.list_if("volumes", |from| {
+        let volume = ImageVolume {
+            snapshot: from.string_if("snapshot")?,
+            size_gib: from.u32_if("size_gib")?,
+            encrypted: from.truth_if("encrypted")?,
+        };
+        Ok((from.string("device")?, volume))
+    })?;
+    Ok(ImageFacts {
+        boot_mode: from.word_if("boot_mode", BootMode::parse)?,
+        ena: from.word_if("ena", EnaSupport::parse)?,
+        platform: from.word_if("platform", ImagePlatform::parse)?,
+        root_device_type: from.word_if("root_device_type", RootDeviceType::parse)?,
+        root_device_name: from.string_if("root_device_name")?,
+        volumes: volumes.into_iter().collect(),
+    })
 }

@@ -34,7 +34,7 @@ pub async fn images_are_told_in_every_state<S: Server>(server: &S) {
         let image = found.iter().find(|image| image.id == *id).unwrap();
         assert_eq!((image.state, image.architecture), (*state, Some(ImageArchitecture::X86_64)));
         assert_eq!((&image.name, &image.owner), (&format!("edges-x86-{}", state.as_str()), &world.owner));
-        assert_eq!(image.root_device_name.as_deref(), Some("/dev/xvda"));
+        assert_eq!(image.facts.root_device_name.as_deref(), Some("/dev/xvda"));
         assert!(image.created_at.is_some());
     }
     assert_eq!(found.len(), world.images.len() + 1);

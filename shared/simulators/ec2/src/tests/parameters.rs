@@ -67,9 +67,9 @@ fn a_published_image_is_there_once_it_was_asked_for() {
     assert_eq!(image.id.as_str(), found.first().unwrap());
     assert_eq!(image.name, "amazon-eks-node-al2023-x86_64-standard-1.35-v20251210");
     assert_eq!(image.state, ImageState::Available);
-    assert_eq!(image.root_device_name.as_deref(), Some("/dev/xvda"));
+    assert_eq!(image.facts.root_device_name.as_deref(), Some("/dev/xvda"));
     assert!(image.created_at.unwrap() < Timestamp::from_millisecond(START).unwrap());
-    assert!(image.snapshots["/dev/xvda"].starts_with("snap-"));
+    assert!(image.facts.snapshot("/dev/xvda").unwrap().starts_with("snap-"));
 }
 
 /// The different values behind parameters.

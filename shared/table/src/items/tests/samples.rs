@@ -9,13 +9,15 @@ use tenon_domain::claim::{
     Claim, ClaimPhase, ClaimState, CommandRole, LaunchFailure, LaunchedInstance, RemovalReason, Terms,
 };
 use tenon_domain::class_status::{
-    ClassObservation, ClassStatus, ClassSubnet, ConditionReason, ConditionStatus, ImageVariant,
-    ResolvedImage, Seen as SeenPart, SeenReservations,
+    ClassObservation, ClassStatus, ClassSubnet, ConditionReason, ConditionStatus, ImageFault, ImageNotices,
+    ImageRejection, ImageVariant, RejectedImage, ResolvedImage, Seen as SeenPart, SeenReservations,
 };
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::evidence::{CatalogPart, ErrorKind, PartOrigin};
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, NamespacedName, NodeName, Region, Uid};
-use tenon_domain::image::{ImageRecord, ImageState};
+use tenon_domain::image::{
+    BootMode, EnaSupport, ImageFacts, ImageRecord, ImageState, ImageVolume, RootDeviceType,
+};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchState};
 use tenon_domain::money::{Currency, UsdPerHour};
@@ -214,6 +216,19 @@ pub(super) fn class_status() -> ClassStatus {
             variant: ImageVariant::Any,
             created_at: at("00:00:00"),
         }]),
+        image_notices: ImageNotices {
+            rejected: vec![RejectedImage {
+                id: "ami-0def".parse().unwrap(),
+                name: "linux-2".into(),
+                reasons: vec![ImageRejection {
+                    fault: ImageFault::TooYoung,
+                    message: "is younger than `2h`".into(),
+                }],
+            }],
+            message: "not taking newer image `ami-0def`: is younger than `2h`".into(),
+            unreadable: None,
+            next_try: Some(at("02:00:00")),
+        },
         instance_profile: SeenPart::Holds(InstanceProfile::Name("nodes".into())),
         profile_seen: None,
         reservations: Some(SeenReservations {
@@ -276,6 +291,18 @@ pub(super) fn image_record() -> ImageRecord {
         owner: "111122223333".into(),
         tags: tags(&[("team", "images")]),
         deprecated_at: None,
+        facts: ImageFacts {
+            boot_mode: Some(BootMode::UefiPreferred),
+            ena: Some(EnaSupport::Enabled),
+            platform: None,
+            root_device_type: Some(RootDeviceType::Ebs),
+            root_device_name: Some("/dev/xvda".into()),
+            volumes: BTreeMap::from([(
+                "/dev/xvda".into(),
+                ImageVolume { snapshot: Some("snap-0abc".into()), size_gib: Some(8), encrypted: Some(true) },
+            )]),
+        },
+        first_seen_at: at("00:00:00"),
         seen_at: at("00:00:01"),
     }
 }
