@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::api::node_class::PlacementGroupSelector;
-use tenon_domain::class_status::Seen;
+use tenon_domain::class_status::{ImageVariant, Seen};
 use tenon_domain::id::ImageId;
 use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_domain::reservation::ReservedCapacity;
@@ -16,10 +17,8 @@ use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::port::{
     CapacityReservation, CapacityReservationFilter, Image, ImageFilter, InstanceProfileFacts,
     PARAMETERS_PER_CALL, Parameter, PlacementGroup, ResourceFilter, SecurityGroup, Subnet, VolumeSnapshot,
-    cluster_arn,
 };
-use tenon_ec2::{Ec2, Ec2Error, InstanceProfiles, Parameters, ZonalShift};
-use tenon_runtime::Ports;
+use tenon_ec2::{Ec2, Ec2Error, Ec2Ports, Parameters};
 use tenon_state::image_query::{describe, queries};
 
 use crate::alias::{self, ImageParameters};
@@ -27,207 +26,214 @@ use crate::plan::{AnsweredReservations, Answers, SelectedImages};
 use crate::resolve::{self, JudgedClass};
 use crate::{profile, spec};
 
-/// The answers of one look.
-#[derive(Default)]
+/// The answer to each query, one after the other. No function: a closure that borrows its query makes a future that
+/// isn't `Send` for every lifetime.
+macro_rules! each {
+    ($queries:expr, $query:ident => $ask:expr) => {
+        async {
+            let mut answers = BTreeMap::new();
+            for $query in $queries {
+                let answer = $ask.await;
+                answers.insert($query, answer);
+            }
+            answers
+        }
+    };
+}
+
+/// The answers of one look, by query.
 pub(crate) struct ClassAnswers {
-    profiles: BTreeMap<String, Result<InstanceProfileFacts, Ec2Error>>,
-    /// Values of parameters; `None` of one that doesn't exist.
-    parameters: BTreeMap<String, Result<Option<String>, Ec2Error>>,
     subnets: BTreeMap<ResourceFilter, Result<Vec<Subnet>, Ec2Error>>,
     groups: BTreeMap<ResourceFilter, Result<Vec<SecurityGroup>, Ec2Error>>,
+    /// Values of parameters; `None` of one that doesn't exist.
+    parameters: BTreeMap<String, Result<Option<String>, Ec2Error>>,
     images: BTreeMap<ImageFilter, Result<Vec<Image>, Ec2Error>>,
-    reservations: BTreeMap<CapacityReservationFilter, Result<Vec<CapacityReservation>, Ec2Error>>,
     snapshots: BTreeMap<ResourceFilter, Result<Vec<VolumeSnapshot>, Ec2Error>>,
+    reservations: BTreeMap<CapacityReservationFilter, Result<Vec<CapacityReservation>, Ec2Error>>,
     placement_groups: BTreeMap<PlacementGroupSelector, Result<Vec<PlacementGroup>, Ec2Error>>,
+    profiles: BTreeMap<String, Result<InstanceProfileFacts, Ec2Error>>,
     shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
 }
 
+/// A look at a cluster's classes.
+#[derive(Clone, Copy)]
+pub(crate) struct AskedClasses<'a> {
+    /// The classes.
+    pub(crate) classes: &'a [&'a Ec2NodeClass],
+    /// The cluster's entry.
+    pub(crate) registry: &'a Registry,
+    /// The installation's account.
+    pub(crate) account: &'a str,
+    /// The time.
+    pub(crate) now: Timestamp,
+}
+
+impl AskedClasses<'_> {
+    /// The queries of all classes, each once.
+    fn queries<Q: Ord, I: IntoIterator<Item = Q>>(&self, of: impl Fn(&Ec2NodeClass) -> I) -> BTreeSet<Q> {
+        self.classes.iter().flat_map(|class| of(class)).collect()
+    }
+
+    fn reserved(&self) -> Option<ReservedCapacity> {
+        ReservedCapacity::behind(self.registry.gates)
+    }
+
+    /// The class's parameters; none of an alias without images, which the plan refuses.
+    fn parameters(&self, class: &Ec2NodeClass) -> ImageParameters {
+        alias::parameters(&class.ami_selector, &self.registry.kubernetes_version).unwrap_or_default()
+    }
+
+    /// The name of the class's instance profile, if the cluster allows it.
+    fn profile(&self, class: &Ec2NodeClass) -> Option<String> {
+        let AskedClasses { registry, account, now, .. } = *self;
+        match resolve::instance_profile(JudgedClass { class, registry, account, now }) {
+            Seen::Holds(profile) => Some(profile::name_of(&profile).to_owned()),
+            Seen::Refused { .. } | Seen::Unseen { .. } => None,
+        }
+    }
+}
+
 impl ClassAnswers {
-    /// All answers about a class.
-    pub(crate) async fn ask<P: Ports>(
-        &mut self,
-        ports: &P,
-        class: &Ec2NodeClass,
-        registry: &Registry,
-    ) -> Answers {
-        let ec2 = ports.ec2();
-        let (mut subnets, mut groups) = (Vec::new(), Vec::new());
-        for filter in spec::subnet_queries(class) {
-            if !self.subnets.contains_key(&filter) {
-                let answer = describe_subnets(ec2, &filter).await;
-                self.subnets.insert(filter.clone(), answer);
+    /// Asks AWS about these classes: services beside each other, the queries to one service one after the other.
+    pub(crate) async fn ask<E: Ec2Ports>(aws: &E, asked: AskedClasses<'_>, cluster: &str) -> Self {
+        let reserved = match asked.reserved() {
+            Some(_) => asked.queries(spec::reservation_queries),
+            None => BTreeSet::new(),
+        };
+        let shifts = async {
+            match asked.registry.settings.zonal_shift {
+                FeatureGate::Disabled => None,
+                FeatureGate::Enabled => Some(aws.shifted_zones(cluster).await.map(BTreeSet::from_iter)),
             }
-            subnets.extend(self.subnets.get(&filter).cloned());
-        }
-        for filter in spec::group_queries(class) {
-            if !self.groups.contains_key(&filter) {
-                let answer = describe_groups(ec2, &filter).await;
-                self.groups.insert(filter.clone(), answer);
-            }
-            groups.extend(self.groups.get(&filter).cloned());
-        }
-        Answers {
-            subnets: joined(subnets, |subnet| subnet.id.clone()),
-            security_groups: joined(groups, |group| group.id.clone()),
-            images: self.ask_images(ec2, class, registry).await,
-            snapshots: self.ask_snapshots(ec2, class, registry).await,
-            reservations: self.ask_reservations(ec2, class, ReservedCapacity::behind(registry.gates)).await,
-            placement_groups: self.ask_placement_groups(ec2, class).await,
-            profile: self.ask_profile(ports, class, registry).await,
-            shifts: self.ask_shifts(ports, registry).await,
+        };
+        let images = async {
+            let names = asked.queries(|class| asked.parameters(class).into_keys());
+            let parameters = ask_parameters(aws, names).await;
+            let filters = asked.queries(|class| named(&parameters, &asked.parameters(class)).filters(class));
+            (each!(filters, filter => describe(aws, &filter)).await, parameters)
+        };
+        let (subnets, groups, images, snapshots, reservations, placement_groups, profiles, shifts) = futures::join!(
+            each!(asked.queries(spec::subnet_queries), filter => describe_subnets(aws, &filter)),
+            each!(asked.queries(spec::group_queries), filter => describe_groups(aws, &filter)),
+            images,
+            each!(
+                asked.queries(|class| spec::snapshot_query(class, asked.registry)),
+                filter => describe_snapshots(aws, &filter)
+            ),
+            each!(reserved, filter => describe_reservations(aws, &filter)),
+            each!(
+                asked.queries(|class| class.placement_group.clone()),
+                selector => describe_placement_groups(aws, &selector)
+            ),
+            each!(asked.queries(|class| asked.profile(class)), name => aws.instance_profile(&name)),
+            shifts,
+        );
+        let (images, parameters) = images;
+        Self {
+            subnets,
+            groups,
+            parameters,
+            images,
+            snapshots,
+            reservations,
+            placement_groups,
+            profiles,
+            shifts,
         }
     }
 
-    /// The images that the class's terms select, by way of its parameters.
-    async fn ask_images<E: Ec2 + Parameters>(
-        &mut self,
-        ec2: &E,
-        class: &Ec2NodeClass,
-        registry: &Registry,
-    ) -> SelectedImages {
-        // The plan refuses an alias without images.
-        let parameters =
-            alias::parameters(&class.ami_selector, &registry.kubernetes_version).unwrap_or_default();
-        self.ask_parameters(ec2, &parameters).await;
-        let mut selected = SelectedImages::none();
-        let mut failed = None;
-        for (name, variants) in &parameters {
-            match self.parameters.get(name) {
-                Some(Ok(value)) => match value.as_deref().map(ImageId::parse) {
-                    Some(Ok(id)) => selected.variants.entry(id).or_default().extend(variants),
-                    Some(Err(_)) | None => {
-                        selected.nameless.insert(name.clone());
-                    }
-                },
-                Some(Err(error)) => failed = Some(error.clone()),
-                None => {}
-            }
-        }
-        selected.filters = queries(&class.ami_selector, selected.variants.keys().cloned());
-        let mut images = Vec::new();
-        for filter in &selected.filters {
-            if !self.images.contains_key(filter) {
-                let answer = describe(ec2, filter).await;
-                self.images.insert(filter.clone(), answer);
-            }
-            images.extend(self.images.get(filter).cloned());
-        }
-        selected.answer = match failed {
+    /// The answers about one of these classes.
+    pub(crate) fn about(&self, class: &Ec2NodeClass, asked: AskedClasses<'_>) -> Answers {
+        let subnets =
+            spec::subnet_queries(class).into_iter().filter_map(|query| self.subnets.get(&query).cloned());
+        let groups =
+            spec::group_queries(class).into_iter().filter_map(|query| self.groups.get(&query).cloned());
+        let named = named(&self.parameters, &asked.parameters(class));
+        let filters = named.filters(class);
+        let images = filters.iter().filter_map(|query| self.images.get(query).cloned());
+        let answer = match named.failed {
             Some(error) => Err(error),
             None => joined(images, |image| image.id.clone()),
         };
-        selected
-    }
-
-    async fn ask_parameters<E: Parameters>(&mut self, ssm: &E, parameters: &ImageParameters) {
-        let unknown = |name: &&String| !self.parameters.contains_key(*name);
-        let names: Vec<String> = parameters.keys().filter(unknown).cloned().collect();
-        for names in names.chunks(PARAMETERS_PER_CALL) {
-            let answer = ssm.parameters(names).await;
-            for name in names {
-                let value = |found: &Vec<Parameter>| {
-                    found.iter().find(|found| found.name == *name).map(|found| found.value.clone())
-                };
-                self.parameters.insert(name.clone(), answer.as_ref().map(value).map_err(Clone::clone));
-            }
+        let snapshots = spec::snapshot_query(class, asked.registry);
+        let reservations = |right| {
+            let queries = spec::reservation_queries(class).into_iter();
+            let found = queries.filter_map(|query| self.reservations.get(&query).cloned());
+            AnsweredReservations { right, answer: joined(found, |reservation| reservation.id.clone()) }
+        };
+        Answers {
+            subnets: joined(subnets, |subnet| subnet.id.clone()),
+            security_groups: joined(groups, |group| group.id.clone()),
+            images: SelectedImages { answer, variants: named.variants, nameless: named.nameless, filters },
+            snapshots: snapshots
+                .and_then(|query| self.snapshots.get(&query).cloned())
+                .unwrap_or_else(|| Ok(Vec::new())),
+            reservations: asked.reserved().map(reservations),
+            placement_groups: class
+                .placement_group
+                .as_ref()
+                .and_then(|query| self.placement_groups.get(query).cloned()),
+            profile: asked.profile(class).and_then(|name| self.profiles.get(&name).cloned()),
+            shifts: self.shifts.clone(),
         }
     }
+}
 
-    /// The class's instance profile; no query if the cluster doesn't allow it.
-    async fn ask_profile<P: Ports>(
-        &mut self,
-        ports: &P,
-        class: &Ec2NodeClass,
-        registry: &Registry,
-    ) -> Option<Result<InstanceProfileFacts, Ec2Error>> {
-        let installation = ports.installation();
-        let judged = JudgedClass { class, registry, account: &installation.account, now: ports.now() };
-        let Seen::Holds(profile) = resolve::instance_profile(judged) else { return None };
-        let name = profile::name_of(&profile).to_owned();
-        if !self.profiles.contains_key(&name) {
-            let answer = ports.ec2().instance_profile(&name).await;
-            self.profiles.insert(name.clone(), answer);
-        }
-        self.profiles.get(&name).cloned()
-    }
-
-    /// The placement groups of the class's selector; no query without one.
-    async fn ask_placement_groups<E: Ec2>(
-        &mut self,
-        ec2: &E,
-        class: &Ec2NodeClass,
-    ) -> Option<Result<Vec<PlacementGroup>, Ec2Error>> {
-        let selector = class.placement_group.as_ref()?;
-        if !self.placement_groups.contains_key(selector) {
-            let answer = match ec2.describe_placement_groups(selector).await {
-                Err(Ec2Error::NotFound { .. }) => Ok(Vec::new()),
-                answer => answer,
+/// The values of parameters; `None` of one that doesn't exist.
+async fn ask_parameters<E: Parameters>(
+    ssm: &E,
+    names: BTreeSet<String>,
+) -> BTreeMap<String, Result<Option<String>, Ec2Error>> {
+    let names: Vec<String> = names.into_iter().collect();
+    let mut answers = BTreeMap::new();
+    for names in names.chunks(PARAMETERS_PER_CALL) {
+        let answer = ssm.parameters(names).await;
+        for name in names {
+            let value = |found: &Vec<Parameter>| {
+                found.iter().find(|found| found.name == *name).map(|found| found.value.clone())
             };
-            self.placement_groups.insert(selector.clone(), answer);
+            answers.insert(name.clone(), answer.as_ref().map(value).map_err(Clone::clone));
         }
-        self.placement_groups.get(selector).cloned()
     }
+    answers
+}
 
-    /// The snapshots that the class names; no query if the cluster may use none but those of its images.
-    async fn ask_snapshots<E: Ec2>(
-        &mut self,
-        ec2: &E,
-        class: &Ec2NodeClass,
-        registry: &Registry,
-    ) -> Result<Vec<VolumeSnapshot>, Ec2Error> {
-        let Some(filter) = spec::snapshot_query(class, registry) else { return Ok(Vec::new()) };
-        if let Some(answer) = self.snapshots.get(&filter) {
-            return answer.clone();
-        }
-        let answer = describe_snapshots(ec2, &filter).await;
-        self.snapshots.insert(filter, answer.clone());
-        answer
+/// The images that a class's parameters name.
+#[derive(Default)]
+struct NamedImages {
+    variants: BTreeMap<ImageId, BTreeSet<ImageVariant>>,
+    /// Parameters that don't exist or don't name an image.
+    nameless: BTreeSet<String>,
+    failed: Option<Ec2Error>,
+}
+
+impl NamedImages {
+    /// The queries for the class's images, those among them.
+    fn filters(&self, class: &Ec2NodeClass) -> BTreeSet<ImageFilter> {
+        queries(&class.ami_selector, self.variants.keys().cloned())
     }
+}
 
-    /// The zonal shifts; no query if the cluster's settings ignore them.
-    async fn ask_shifts<P: Ports>(
-        &mut self,
-        ports: &P,
-        registry: &Registry,
-    ) -> Option<Result<BTreeSet<ShiftedZone>, Ec2Error>> {
-        match registry.settings.zonal_shift {
-            FeatureGate::Disabled => None,
-            FeatureGate::Enabled => {
-                if self.shifts.is_none() {
-                    let installation = ports.installation();
-                    let arn = cluster_arn(&installation.region, &installation.account, &registry.cluster);
-                    let answer = ports.ec2().shifted_zones(&arn).await;
-                    self.shifts = Some(answer.map(BTreeSet::from_iter));
+fn named(answers: &BTreeMap<String, Result<Option<String>, Ec2Error>>, of: &ImageParameters) -> NamedImages {
+    let mut named = NamedImages::default();
+    for (name, variants) in of {
+        match answers.get(name) {
+            Some(Ok(value)) => match value.as_deref().map(ImageId::parse) {
+                Some(Ok(id)) => named.variants.entry(id).or_default().extend(variants),
+                Some(Err(_)) | None => {
+                    named.nameless.insert(name.clone());
                 }
-                self.shifts.clone()
-            }
+            },
+            Some(Err(error)) => named.failed = Some(error.clone()),
+            None => {}
         }
     }
-
-    /// The class's capacity reservations; no query without the feature gate.
-    async fn ask_reservations<E: Ec2>(
-        &mut self,
-        ec2: &E,
-        class: &Ec2NodeClass,
-        right: Option<ReservedCapacity>,
-    ) -> Option<AnsweredReservations> {
-        let right = right?;
-        let mut found = Vec::new();
-        for filter in spec::reservation_queries(class) {
-            if !self.reservations.contains_key(&filter) {
-                let answer = describe_reservations(ec2, &filter).await;
-                self.reservations.insert(filter.clone(), answer);
-            }
-            found.extend(self.reservations.get(&filter).cloned());
-        }
-        let answer = joined(found, |reservation| reservation.id.clone());
-        Some(AnsweredReservations { right, answer })
-    }
+    named
 }
 
 /// The results of several queries, each object once. One failed query fails all.
 fn joined<T, K: Ord>(
-    answers: Vec<Result<Vec<T>, Ec2Error>>,
+    answers: impl Iterator<Item = Result<Vec<T>, Ec2Error>>,
     id: impl Fn(&T) -> K,
 ) -> Result<Vec<T>, Ec2Error> {
     let mut all = BTreeMap::new();
@@ -235,6 +241,16 @@ fn joined<T, K: Ord>(
         all.extend(answer?.into_iter().map(|found| (id(&found), found)));
     }
     Ok(all.into_values().collect())
+}
+
+async fn describe_placement_groups<E: Ec2>(
+    ec2: &E,
+    selector: &PlacementGroupSelector,
+) -> Result<Vec<PlacementGroup>, Ec2Error> {
+    match ec2.describe_placement_groups(selector).await {
+        Err(Ec2Error::NotFound { .. }) => Ok(Vec::new()),
+        answer => answer,
+    }
 }
 
 async fn describe_subnets<E: Ec2>(ec2: &E, filter: &ResourceFilter) -> Result<Vec<Subnet>, Ec2Error> {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{SNAPSHOT_STALE_AFTER, Waiting};
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
@@ -10,6 +11,7 @@ use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::unavailable::{Mark, MarkState, RequestDigest, UnavailableKey};
 use tenon_domain::wake::FunctionName;
+use tenon_ec2::port::cluster_arn;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_snapshot::snapshot::{self, ChunkCache, ReadError, SnapshotTooLarge};
 use tenon_state::heads::{Heads, Watch, glance};
@@ -18,7 +20,7 @@ use tenon_state::view::{ClusterView, ReadAlready, Want, Wants, form_error};
 use tenon_table::items::{self, CatalogCache, Generations, SeenRecord, keys};
 use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
 
-use crate::answers::ClassAnswers;
+use crate::answers::{AskedClasses, ClassAnswers};
 use crate::item::ClassItem;
 use crate::plan::{Answers, NodeClassesInput, due};
 use crate::{ChangedImages, ClassesWake};
@@ -97,17 +99,18 @@ pub(crate) async fn observe<P: Ports>(
     if let (Ok(registry), Some(version)) = (&mut registry, &snapshot.kubernetes_version) {
         registry.kubernetes_version.clone_from(version);
     }
-    let mut cache = ClassAnswers::default();
-    let mut looked = Vec::new();
-    for class in &snapshot.node_classes {
-        if everything || due(class, view.classes.get(&class.name), now) {
-            let answers = match &registry {
-                Ok(registry) => cache.ask(ports, class, registry).await,
-                Err(_) => Answers::none(),
-            };
-            looked.push((class.clone(), answers));
+    let is_due = |class: &&Ec2NodeClass| everything || due(class, view.classes.get(&class.name), now);
+    let classes: Vec<&Ec2NodeClass> = snapshot.node_classes.iter().filter(is_due).collect();
+    let installation = ports.installation();
+    let looked = match &registry {
+        Ok(registry) if !classes.is_empty() => {
+            let asked = AskedClasses { classes: &classes, registry, account: &installation.account, now };
+            let arn = cluster_arn(&installation.region, &installation.account, cluster);
+            let answers = ClassAnswers::ask(ports.ec2(), asked, &arn).await;
+            classes.iter().map(|class| ((*class).clone(), answers.about(class, asked))).collect()
         }
-    }
+        Ok(_) | Err(_) => classes.iter().map(|class| ((*class).clone(), Answers::none())).collect(),
+    };
     let refused = refused_launches(ports, cluster, &view.classes).await?;
     let gone = gone(ports, cluster, &snapshot, &mut view).await?;
     let generations = Generations { snapshot: snapshot.generation, ..Generations::default() };

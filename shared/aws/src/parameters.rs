@@ -81,8 +81,10 @@ fn found(names: &[String], answer: &GetParametersOutput) -> Result<Vec<Parameter
     let mut all = Vec::new();
     for asked in names {
         let answers = answer.parameters().iter().filter(|parameter| is_for(parameter, asked));
-        // Without selectors in the answers, an older version may look like the newest one.
-        if let Some(parameter) = answers.max_by_key(|parameter| parameter.version()) {
+        // Where answers have no selectors, an older version may look like the newest one.
+        if let Some(parameter) =
+            answers.max_by_key(|parameter| (selected(parameter).is_some(), parameter.version()))
+        {
             let value = required(parameter.value(), "Parameters.Value")?.to_owned();
             all.push(Parameter { name: asked.clone(), value });
         }

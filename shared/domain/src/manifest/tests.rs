@@ -368,7 +368,7 @@ fn parts_that_nothing_acts_on_are_named() {
         .replace("maxPods: 58", "maxPods: \"vcpus * 10\"");
     let class = &read(&text).manifests.node_classes[0];
     assert_eq!(class.settings.ami_family, AmiFamily::Bottlerocket);
-    assert_eq!(class.unsupported, ["spec.amiSelectorTerms[0].alias", "spec.kubelet.maxPods"]);
+    assert_eq!(class.unsupported, ["spec.kubelet.maxPods"]);
 }
 
 #[test]
