@@ -1,9 +1,11 @@
 //! The resources of classes, and why they aren't ready.
 
+use std::collections::BTreeSet;
+
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenon_domain::api::node_class::InstanceProfile;
-use tenon_domain::class_status::{ConditionStatus, ConditionType};
+use tenon_domain::class_status::ConditionStatus;
 use tenon_domain::image::{ImageFacts, ImageRecord, ImageState};
 use tenon_domain::journal::{Decision, Subject, SubjectKind};
 use tenon_domain::registry::Allowances;
@@ -183,15 +185,50 @@ fn an_id_that_does_not_exist_hides_no_other() {
 }
 
 #[test]
-fn an_alias_is_refused_with_the_remedy_and_named_as_unsupported() {
+fn an_alias_resolves_to_an_image_for_each_architecture_and_variant() {
+    let resolved = |alias: &str, family: &str| {
+        let running = running(allowances());
+        running.report(&[class(json!({"amiFamily": family, "amiSelectorTerms": [{"alias": alias}]}))]);
+        running.wake(WakeCause::SnapshotChanged);
+        assert_eq!(running.obstacle(), "ready", "{}", running.message());
+        let status = running.status().unwrap();
+        let images =
+            status.images.iter().map(|image| format!("{} {}", image.architecture.as_str(), image.variant));
+        images.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(
+        resolved("al2023@latest", "AL2023"),
+        ["arm64 nvidia", "arm64 standard", "x86_64 neuron", "x86_64 nvidia", "x86_64 standard"]
+    );
+    assert_eq!(
+        resolved("bottlerocket@latest", "Bottlerocket"),
+        ["arm64 nvidia", "arm64 standard", "x86_64 neuron", "x86_64 nvidia", "x86_64 standard"]
+    );
+    assert_eq!(resolved("windows2022@latest", "Windows2022"), ["x86_64 standard"]);
+}
+
+#[test]
+fn an_alias_without_images_is_refused_with_the_remedy() {
+    let alias = |alias: &str| json!({"amiFamily": null, "amiSelectorTerms": [{"alias": alias}]});
+    check(allowances(), alias("al2@latest"), "AMIsReady=False UnsupportedAlias", "up to 1.32");
+    let missing = "SSM has no parameter `/aws/service/eks/optimized-ami/1.33/amazon-linux-2023/arm64";
+    check(allowances(), alias("al2023@v20200101"), "AMIsReady=False AMINotFound", missing);
+}
+
+#[test]
+fn a_parameter_names_the_image_and_a_new_value_names_another() {
     let running = running(allowances());
-    running.report(&[class(json!({"amiSelectorTerms": [{"alias": "al2023@latest"}]}))]);
+    running.report(&[class(json!({"amiSelectorTerms": [{"ssmParameter": "/golden/ami"}]}))]);
     running.wake(WakeCause::SnapshotChanged);
-    assert_eq!(running.obstacle(), "AMIsReady=False UnsupportedAlias");
-    assert!(running.message().contains("select images by id, name, tags or owner"));
-    let status = running.status().unwrap();
-    let unsupported = status.condition(ConditionType::Unsupported).unwrap();
-    assert!(unsupported.message.contains("spec.amiSelectorTerms[0].alias"), "{}", unsupported.message);
+    assert_eq!(running.obstacle(), "AMIsReady=False AMINotFound");
+    for name in ["golden-1", "golden-2"] {
+        let id = running.world.ec2.add_image(image(name));
+        running.world.ec2.put_parameter("/golden/ami", id.as_str());
+        running.world.clock.advance(SignedDuration::from_mins(6));
+        running.wake(WakeCause::Sweep);
+        assert_eq!(running.obstacle(), "ready", "{}", running.message());
+        assert_eq!(running.status().unwrap().images.iter().map(|image| &image.id).collect::<Vec<_>>(), [&id]);
+    }
 }
 
 #[test]

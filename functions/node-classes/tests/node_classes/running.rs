@@ -83,6 +83,12 @@ pub(crate) fn running(allowed: Allowances) -> Running {
 
 pub(crate) fn registered(allowed: Allowances, gates: Gates, settings: ClusterSettings) -> Running {
     let running = unregistered();
+    for (role, profile) in &allowed.node_roles {
+        running.world.ec2.add_instance_profile(profile, role);
+    }
+    for profile in &allowed.instance_profiles {
+        running.world.ec2.add_instance_profile(profile.rsplit('/').next().unwrap(), "nodes");
+    }
     let registry = Registry {
         installation: running.world.installation.id.clone(),
         cluster: running.cluster.clone(),
