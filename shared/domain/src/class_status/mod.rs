@@ -4,6 +4,8 @@
 //! result of one pass, from which both follow. `node-classes` decides which subnets, groups and images a class
 //! selects.
 
+#[cfg(test)]
+mod combinations;
 mod condition;
 mod image;
 mod observation;
