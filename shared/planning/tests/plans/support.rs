@@ -110,7 +110,7 @@ impl FakeType {
     }
 }
 
-fn facts(name: &str, cpu: i64, memory_gib: i64) -> InstanceTypeFacts {
+pub(crate) fn facts(name: &str, cpu: i64, memory_gib: i64) -> InstanceTypeFacts {
     InstanceTypeFacts {
         name: InstanceType::parse(name).unwrap(),
         vcpus: u32::try_from(cpu).unwrap(),

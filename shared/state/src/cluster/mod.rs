@@ -17,7 +17,7 @@ use tenon_domain::Timestamp;
 use tenon_domain::api::pod::{PodOrigin, SchedulingVerdict};
 use tenon_domain::api::{Node, NodePool, Pod};
 use tenon_domain::catalog::InstanceTypeOption;
-use tenon_domain::catalog::facts::Architecture;
+use tenon_domain::catalog::facts::InstanceTypeFacts;
 use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeClassName, NodeName, NodePoolName, Uid};
 use tenon_domain::registry::Registry;
@@ -143,10 +143,10 @@ impl<'a> ObservedCluster<'a> {
         self.bound.get(node).into_iter().flatten().map(|pod| (*pod).clone()).collect()
     }
 
-    /// The architecture of a claim's instance.
+    /// The facts of the instance type of a claim.
     #[must_use]
-    pub fn architecture(&self, claim: &Claim) -> Option<Architecture> {
-        self.option(claim)?.facts.architectures.first().cloned()
+    pub fn facts(&self, claim: &Claim) -> Option<Arc<InstanceTypeFacts>> {
+        Some(Arc::clone(&self.option(claim)?.facts))
     }
 
     /// The claim's Node, where it joined.

@@ -16,6 +16,17 @@ fn another_image_marks_drift_and_the_same_one_clears_it() {
     assert_eq!((cleared.marks[0].drift.is_none(), cleared.commands.len()), (true, 0));
 }
 
+/// A class of an alias has an image for types with GPUs beside the one for types without.
+#[test]
+fn another_variants_image_is_no_drift() {
+    let mut world = cluster(vec![settled(0, NEW, busy(0))], BudgetNodes::Percent(100));
+    let standard = ResolvedImage { variant: ImageVariant::Standard, ..world.classes[0].images[0].clone() };
+    let nvidia =
+        ResolvedImage { id: ImageId::parse(OLD).unwrap(), variant: ImageVariant::Nvidia, ..standard.clone() };
+    world.classes[0].images = vec![nvidia, standard];
+    assert!(plan(&world).0.marks.is_empty());
+}
+
 #[test]
 fn a_subnet_that_the_class_no_longer_has_marks_drift() {
     let subnets =

@@ -99,7 +99,7 @@ pub(super) fn settled(index: usize, image: &str, pods: Vec<Pod>) -> ClaimView {
             terms: None,
             requests: ResourceList::new(),
         },
-        architecture: Some(Architecture::X86_64),
+        facts: Some(Arc::new(facts("m5.large", 2, 8))),
         node: Some(NodeView {
             name: node.to_string(),
             readiness: Readiness::Ready,
