@@ -25,6 +25,7 @@ pub mod profile;
 pub mod resolve;
 pub mod spec;
 pub mod spec_form;
+mod verdicts;
 
 use std::collections::BTreeSet;
 

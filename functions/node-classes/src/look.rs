@@ -115,6 +115,7 @@ impl ClassLook<'_> {
             placement_group: self.placement_group(answers),
             shifts: answers.shifts.as_ref().map(|answer| self.shifts(answer)),
             validation,
+            validation_note: None,
             unsupported,
         }
     }
@@ -319,6 +320,7 @@ impl ClassLook<'_> {
             placement_group: None,
             shifts: None,
             validation: refused(cluster),
+            validation_note: None,
             unsupported,
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::catalog::CapacityType;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{SNAPSHOT_STALE_AFTER, Waiting};
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
@@ -23,6 +24,7 @@ use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
 use crate::answers::{AskedClasses, ClassAnswers};
 use crate::item::ClassItem;
 use crate::plan::{Answers, NodeClassesInput, due};
+use crate::verdicts::asks_again;
 use crate::{ChangedImages, ClassesWake};
 
 /// The most clusters of a wake; others wait for their own sweep.
@@ -99,7 +101,12 @@ pub(crate) async fn observe<P: Ports>(
     if let (Ok(registry), Some(version)) = (&mut registry, &snapshot.kubernetes_version) {
         registry.kubernetes_version.clone_from(version);
     }
-    let is_due = |class: &&Ec2NodeClass| everything || due(class, view.classes.get(&class.name), now);
+    let is_due = |class: &&Ec2NodeClass| {
+        let status = view.classes.get(&class.name);
+        let asks = status.zip(view.verdicts.get(&class.name));
+        let asks = asks.is_some_and(|(status, verdicts)| asks_again(cluster, class, status, verdicts));
+        everything || asks || due(class, status, now)
+    };
     let classes: Vec<&Ec2NodeClass> = snapshot.node_classes.iter().filter(is_due).collect();
     let installation = ports.installation();
     let looked = match &registry {
@@ -111,7 +118,7 @@ pub(crate) async fn observe<P: Ports>(
         }
         Ok(_) | Err(_) => classes.iter().map(|class| ((*class).clone(), Answers::none())).collect(),
     };
-    let refused = refused_launches(ports, cluster, &view.classes).await?;
+    let RefusedLaunches { refused, spot_refused } = refused_launches(ports, cluster, &view.classes).await?;
     let gone = gone(ports, cluster, &snapshot, &mut view).await?;
     let generations = Generations { snapshot: snapshot.generation, ..Generations::default() };
     let input = NodeClassesInput {
@@ -122,6 +129,8 @@ pub(crate) async fn observe<P: Ports>(
         looked,
         statuses: view.classes,
         refused,
+        spot_refused,
+        verdicts: view.verdicts,
         gone,
         unreadable: snapshot.unreadable.into_iter().filter(|object| object.kind == "EC2NodeClass").collect(),
         snapshot: snapshot.generation,
@@ -130,27 +139,42 @@ pub(crate) async fn observe<P: Ports>(
     Ok(Some(NodeClassesObservation { found: Ok(Box::new(input)), generations, before: view.seen }))
 }
 
-/// The marks of refused launches, by class as last resolved.
+/// The marks of refused launches.
+struct RefusedLaunches {
+    /// By class as last resolved.
+    refused: BTreeMap<NodeClassName, Mark>,
+    /// Of spot as such.
+    spot_refused: Option<Mark>,
+}
+
+/// The marks of refused launches; none without a class.
 async fn refused_launches<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     statuses: &BTreeMap<NodeClassName, ClassStatus>,
-) -> Result<BTreeMap<NodeClassName, Mark>, HandlerError> {
+) -> Result<RefusedLaunches, HandlerError> {
     let key = |status: &ClassStatus| {
         let request = UnavailableKey::Request(RequestDigest::of_class(cluster, status));
         (keys::unavailable(&ports.installation().region, &request), status.name.clone())
     };
     let names: BTreeMap<Key, NodeClassName> = statuses.values().map(key).collect();
-    let wanted: Vec<Key> = names.keys().cloned().collect();
-    let mut refused = BTreeMap::new();
+    let spot = UnavailableKey::CapacityType(CapacityType::Spot);
+    let spot = keys::unavailable(&ports.installation().region, &spot);
+    let spot = (!names.is_empty()).then_some(&spot);
+    let wanted: Vec<Key> = names.keys().chain(spot).cloned().collect();
+    let (mut refused, mut spot_refused) = (BTreeMap::new(), None);
     for some in wanted.chunks(limits::BATCH_KEYS) {
         for (key, item) in ports.table().batch_get(some, Consistency::Strong).await? {
             let mark: Mark = items::from_item(&key, &item).map_err(form_error)?;
             let lasts = mark.state(ports.now()) != MarkState::Forgotten;
-            refused.extend(names.get(&key).filter(|_| lasts).map(|name| (name.clone(), mark)));
+            match names.get(&key) {
+                _ if !lasts => {}
+                Some(name) => drop(refused.insert(name.clone(), mark)),
+                None => spot_refused = Some(mark),
+            }
         }
     }
-    Ok(refused)
+    Ok(RefusedLaunches { refused, spot_refused })
 }
 
 /// Whether a class of the cluster selects one of these images, or may.

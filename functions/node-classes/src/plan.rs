@@ -14,6 +14,7 @@ use tenon_domain::class_status::{ClassStatus, ConditionType, ImageVariant};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::journal::{Subject, SubjectKind};
+use tenon_domain::launch_verdict::ClassVerdicts;
 use tenon_domain::registry::Registry;
 use tenon_domain::report::{Finding, Report};
 use tenon_domain::reservation::ReservedCapacity;
@@ -29,6 +30,7 @@ use tenon_ec2::port::{
 use crate::change::{ClassChange, change};
 use crate::look::ClassLook;
 use crate::spec_form;
+use crate::verdicts::validate;
 
 /// The interval of queries to EC2, because events of images can be lost.
 pub const LOOK_EVERY: SignedDuration = SignedDuration::from_mins(5);
@@ -57,6 +59,10 @@ pub struct NodeClassesInput {
     pub statuses: BTreeMap<NodeClassName, ClassStatus>,
     /// Refused launches of classes in their last resolved form, if the class is to blame.
     pub refused: BTreeMap<NodeClassName, Mark>,
+    /// The refusal of spot launches as such, if there is one.
+    pub spot_refused: Option<Mark>,
+    /// EC2's verdicts on launches.
+    pub verdicts: BTreeMap<NodeClassName, ClassVerdicts>,
     /// Classes that a fresh snapshot doesn't have and that no claim uses.
     pub gone: BTreeSet<NodeClassName>,
     /// Classes that the agent reported and that can't be read.
@@ -176,7 +182,9 @@ pub fn plan(input: &NodeClassesInput) -> (NodeClassesPlan, Report) {
         let previous = stored.map(|status| spec_form::in_this_form(status, class));
         let previous = previous.as_deref();
         let mut look = ClassLook { input, class, previous, kept: BTreeSet::new(), again_in: None };
-        let status = ClassStatus::observed(look.observe(answers), previous, input.now);
+        let mut observation = look.observe(answers);
+        validate(&look, &mut observation);
+        let status = ClassStatus::observed(observation, previous, input.now);
         let kept = (!look.kept.is_empty()).then_some(RETRY_AFTER);
         soonest = [soonest, look.again_in, kept].into_iter().flatten().min();
         tell_kept(&mut report, &class.name, &look.kept);

@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 use tenon_domain::id::ClusterName;
 use tenon_runtime::{HandlerError, Patient, Ports};
 use tenon_state::commit::{CommitOutcome, SliceOutcome, commit_slice, cut};
-use tenon_state::view::ClusterView;
+use tenon_state::observe::ClusterObservation;
 use tenon_table::WriteGroup;
 
 use crate::execute::{DueLaunch, Sending, SentLaunches};
@@ -25,12 +25,12 @@ const THROTTLED_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 pub(crate) async fn commit_and_send<P: Ports>(
     ports: &Patient<'_, P>,
     cluster: &ClusterName,
-    view: &ClusterView,
+    observed: &ClusterObservation,
     groups: Vec<WriteGroup>,
     launches: &[DueLaunch<'_>],
 ) -> Result<(CommitOutcome, SentLaunches), HandlerError> {
-    let slices = cut(cluster, view.generations.revision, groups)?;
-    let mut sending = Sending::new(cluster, view);
+    let slices = cut(cluster, observed.view.generations.revision, groups)?;
+    let mut sending = Sending::new(cluster, observed);
     let mut launches = launches.iter();
     // Committed, and not sent yet.
     let mut waiting = 0;

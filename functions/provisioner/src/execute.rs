@@ -6,7 +6,7 @@
 //! Invariants: only committed requests are sent, byte for byte; a settlement that loses its race changes nothing, since
 //! the winner has settled the same launch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::Claim;
@@ -19,13 +19,16 @@ use tenon_ec2::{Ec2, Ec2Error, ErrorClass};
 use tenon_launching::build::BuiltLaunch;
 use tenon_launching::template::from_stored;
 use tenon_runtime::{HandlerError, Ports};
+use tenon_state::observe::ClusterObservation;
 use tenon_state::step::Change;
-use tenon_state::view::{ClusterView, form_error};
-use tenon_table::items::{InstanceOwner, TemplateItem, form, keys, put, set, set_expiring};
-use tenon_table::{CommitError, Consistency, Expect, Table, Write, WriteCondition};
+use tenon_state::view::ClusterView;
+use tenon_table::items::{InstanceOwner, TemplateItem, keys, put, set, set_expiring};
+use tenon_table::{CommitError, Expect, Table, Write};
 use tenon_table::{commit_through_conflicts, content_commit};
 
-use crate::settle::{CatalogFacts, LaunchAnswer, MarkWord, SettleFailure, SettleInput, Settlement, settle};
+use crate::settle::{CatalogFacts, LaunchAnswer, SettleFailure, SettleInput, Settlement, settle};
+use crate::validated::{Noted, Validated};
+use crate::written_marks::{WrittenMarks, write_mark};
 
 /// The first wait before a postponed launch is sent again; it doubles each time.
 const FIRST_BACK_OFF: SignedDuration = SignedDuration::from_secs(5);
@@ -35,8 +38,6 @@ const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_mins(1);
 const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// How long a launch without instances is kept.
 const LAUNCH_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// The most attempts to write a mark against other clusters' writes. After that many lost races, the mark is recent.
-const MARK_RACES: usize = 3;
 /// The most pages of a launch's instances.
 const PAGES: usize = 10;
 
@@ -53,7 +54,7 @@ pub(crate) struct SentLaunches {
     pub(crate) plan_again: bool,
     /// When the first postponed launch is due.
     pub(crate) retry_at: Option<Timestamp>,
-    /// Whether EC2's answers changed the marks of a class's launch request.
+    /// Whether EC2's answers changed what the conditions of a class tell of its launches.
     pub(crate) classes: bool,
 }
 
@@ -126,10 +127,10 @@ pub(crate) fn due<'a>(view: &'a ClusterView) -> Vec<DueLaunch<'a>> {
 pub(crate) async fn send_all<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    view: &ClusterView,
+    observed: &ClusterObservation,
     launches: &[DueLaunch<'_>],
 ) -> Result<SentLaunches, HandlerError> {
-    let mut sending = Sending::new(cluster, view);
+    let mut sending = Sending::new(cluster, observed);
     for due in launches {
         sending.send(ports, due).await?;
     }
@@ -140,6 +141,7 @@ pub(crate) async fn send_all<P: Ports>(
 pub(crate) struct Sending<'a> {
     cluster: &'a ClusterName,
     view: &'a ClusterView,
+    validated: Validated<'a>,
     written: WrittenMarks,
     /// Launch templates that exist in EC2, as this pass found out.
     made: BTreeSet<String>,
@@ -149,10 +151,11 @@ pub(crate) struct Sending<'a> {
 
 impl<'a> Sending<'a> {
     /// Before the first launch.
-    pub(crate) fn new(cluster: &'a ClusterName, view: &'a ClusterView) -> Self {
+    pub(crate) fn new(cluster: &'a ClusterName, observed: &'a ClusterObservation) -> Self {
         Self {
             cluster,
-            view,
+            view: &observed.view,
+            validated: Validated::new(cluster, observed),
             written: WrittenMarks::new(),
             made: BTreeSet::new(),
             sent: SentLaunches::default(),
@@ -197,6 +200,15 @@ impl<'a> Sending<'a> {
                     write_mark(ports, input, word, &mut self.written).await?;
                 }
                 record(ports, self.cluster, due.launch, &settlement).await?;
+                match self.validated.note(ports, due.launch, &settlement).await? {
+                    Noted::Nothing => {}
+                    Noted::Consent => self.sent.classes = true,
+                    Noted::DoubtEnded => {
+                        self.sent.classes = true;
+                        // Pods waited for this launch.
+                        self.sent.plan_again = true;
+                    }
+                }
                 // Pods wait for the result of a probe.
                 self.sent.plan_again |= !due.leases.is_empty();
                 self.sent.take(settlement);
@@ -250,7 +262,7 @@ impl<'a> Sending<'a> {
 
     /// Creates a launch template, unless it is known to exist. The template was observed with its launch, or this pass
     /// wrote it, so it isn't read again.
-    async fn make_template<P: Ports>(
+    pub(crate) async fn make_template<P: Ports>(
         &mut self,
         ports: &P,
         due: &DueLaunch<'_>,
@@ -288,7 +300,10 @@ impl SentLaunches {
 
     fn take(&mut self, settlement: Settlement) {
         self.settled += 1;
-        self.classes |= settlement.marks.iter().any(|word| matches!(word.key, UnavailableKey::Request(_)));
+        let of_classes = |key: &UnavailableKey| {
+            matches!(key, UnavailableKey::Request(_) | UnavailableKey::CapacityType(_))
+        };
+        self.classes |= settlement.marks.iter().any(|word| of_classes(&word.key));
         match settlement.failed {
             None | Some(SettleFailure::Request) => {}
             Some(SettleFailure::Capacity | SettleFailure::TemplateMissing) => self.plan_again = true,
@@ -387,40 +402,6 @@ async fn put_off<P: Ports>(
     change.replace(Expect::Revision(launch.revision), set(keys::launch(cluster, &launch.id), &next));
     change.count();
     unless_lost(commit_through_conflicts(ports.table(), &change.commit()).await)
-}
-
-/// The marks that this pass wrote or read since the observation.
-type WrittenMarks = BTreeMap<UnavailableKey, Option<Mark>>;
-
-/// Applies EC2's answer to one mark, on the condition of the mark's revision. All clusters share marks: after a lost
-/// race it reads the mark again.
-async fn write_mark<P: Ports>(
-    ports: &P,
-    input: SettleInput<'_>,
-    word: &MarkWord,
-    written: &mut WrittenMarks,
-) -> Result<(), HandlerError> {
-    let key = keys::unavailable(&ports.installation().region, &word.key);
-    let known = written.entry(word.key.clone()).or_insert_with(|| input.marks.get(&word.key).cloned());
-    for _ in 0..MARK_RACES {
-        let Some(next) = word.next(known.as_ref(), input.asked(), input.now) else { return Ok(()) };
-        let expect = known.as_ref().map_or(Expect::Absent, |mark| Expect::Revision(mark.revision));
-        let condition = WriteCondition::Item { key: key.clone(), expect };
-        let commit = content_commit(vec![condition], vec![set(key.clone(), &next)]);
-        match commit_through_conflicts(ports.table(), &commit).await {
-            Ok(()) => {
-                *known = Some(next);
-                return Ok(());
-            }
-            Err(CommitError::LostRace { .. }) => {
-                let items = ports.table().batch_get(std::slice::from_ref(&key), Consistency::Strong).await?;
-                let item = items.get(&key);
-                *known = item.map(|item| form::from_item(&key, item)).transpose().map_err(form_error)?;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 /// Writes a settlement in one transaction. Its marks are written before, each in its own transaction.

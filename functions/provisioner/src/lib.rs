@@ -2,7 +2,8 @@
 //!
 //! It first finishes committed launches without an answer, of any pass. Then it plans for pods that no claim counts,
 //! commits claims with their exact requests, sends the requests and settles the answers. It plans around refused
-//! capacity in the same wake, and waits there for a throttled table. Only this function launches.
+//! capacity in the same wake, and waits there for a throttled table. Only this function launches. With nothing to
+//! launch, it asks EC2 by dry runs whether it would allow launches from the classes.
 //!
 //! Invariants: only committed requests are sent; a launch has one answer, however often it is sent.
 
@@ -12,6 +13,9 @@ mod plan;
 pub mod settle;
 #[cfg(test)]
 mod tests;
+mod validate;
+mod validated;
+mod written_marks;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -21,6 +25,7 @@ use tenon_domain::id::ClusterName;
 use tenon_domain::report::Report;
 use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_runtime::patient::PATIENCE;
+use tenon_runtime::ports::WAKE_AT_MOST;
 use tenon_runtime::{BusEvent, Handler, HandlerError, Patient, Ports, Signals, WakeScope};
 use tenon_state::commit::CommitOutcome;
 use tenon_state::heads::Watch;
@@ -31,6 +36,7 @@ use tenon_state::view::{Want, Wants};
 use commit::commit_and_send;
 use execute::{SentLaunches, due, send_all, tag};
 use plan::PlannedLaunches;
+use validate::{ask, later};
 
 /// The observations that provisioning needs.
 const WANTS: Wants<'static> = Wants {
@@ -85,6 +91,8 @@ struct ProvisionerDone {
     lost: bool,
     /// Whether the last look found nothing to launch.
     idle: bool,
+    /// When EC2 is asked about a class's launches again.
+    ask_at: Option<Timestamp>,
 }
 
 impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
@@ -113,7 +121,7 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
         if launches.is_empty() {
             return Ok(Some(observed));
         }
-        let now = send_all(ports, cluster, &observed.view, &launches).await?;
+        let now = send_all(ports, cluster, &observed, &launches).await?;
         let settled = now.settled;
         done.sent = std::mem::take(&mut done.sent).and(now);
         if settled == 0 {
@@ -137,7 +145,6 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
         planned: PlannedLaunches,
         done: &mut ProvisionerDone,
     ) -> Result<AfterCommit, HandlerError> {
-        let view = &observed.view;
         let retry_at = done.sent.retry_at.filter(|at| *at > self.began);
         done.wake_at = [planned.wake_at, retry_at].into_iter().flatten().min();
         done.idle = planned.built.launches.is_empty();
@@ -148,18 +155,25 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
         }
         let launches: Vec<_> = planned.built.launches.iter().map(execute::DueLaunch::built).collect();
         let (outcome, now_sent) =
-            commit_and_send(self.ports, self.cluster, view, planned.groups, &launches).await?;
+            commit_and_send(self.ports, self.cluster, observed, planned.groups, &launches).await?;
         done.lost = outcome == CommitOutcome::Lost;
         done.sent = std::mem::take(&mut done.sent).and(now_sent);
         Ok(if done.lost || done.sent.plan_again { AfterCommit::LookAgain } else { AfterCommit::Settled })
     }
 
-    async fn execute(&self, _: &ClusterObservation, done: &mut ProvisionerDone) -> Result<(), HandlerError> {
+    async fn execute(
+        &self,
+        observed: &ClusterObservation,
+        done: &mut ProvisionerDone,
+    ) -> Result<(), HandlerError> {
         // A pass that lost every round looks again: a lost race for a mark alone shows in no generation.
         if done.sent.plan_again || done.lost {
             done.sent.put_off(self.ports.now());
         }
         signal(self.ports, self.cluster, &done.sent).await;
+        if done.idle && !done.lost && due(&observed.view).is_empty() {
+            done.ask_at = ask(self.ports, self.cluster, observed).await?;
+        }
         Ok(())
     }
 
@@ -167,10 +181,13 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
         // A launch that was delayed while sending becomes due by itself; the next sweep plans again after a failed
         // one.
         let failed = (!done.sent.failed.is_empty()).then(|| look_again(self.began));
-        let wake_at = [done.wake_at, done.sent.retry_at].into_iter().flatten().min();
+        let soon = later(self.ports.now(), WAKE_AT_MOST);
+        // A verdict holds for hours: the first sweep after its end is soon enough.
+        let ask_at = done.ask_at.filter(|at| *at <= soon);
+        let wake_at = [done.wake_at, done.sent.retry_at, ask_at].into_iter().flatten().min();
         let seen = SeenOf {
             generations: observed.view.generations.clone(),
-            deadline: [wake_at, failed].into_iter().flatten().min(),
+            deadline: [wake_at, failed, done.ask_at].into_iter().flatten().min(),
             before: observed.view.seen.clone(),
             waits: Waits::LookAgain,
         };

@@ -7,6 +7,7 @@ mod probes;
 mod races;
 mod reads;
 mod told;
+mod validation;
 
 use std::collections::BTreeSet;
 use std::future::Future;

@@ -214,7 +214,9 @@ impl<'a> PropertyReader<'a> {
         let default = ClusterSettings::default();
         let learned_memory = self.parsed_if("LearnedMemory", "`Enabled` or `Disabled`", FeatureGate::parse);
         let zonal_shift = self.parsed_if("ZonalShift", "`Enabled` or `Disabled`", FeatureGate::parse);
+        let dry_runs = self.parsed_if("DryRuns", "`Enabled` or `Disabled`", FeatureGate::parse);
         ClusterSettings {
+            dry_runs: dry_runs.unwrap_or(default.dry_runs),
             learned_memory: learned_memory.unwrap_or(default.learned_memory),
             zonal_shift: zonal_shift.unwrap_or(default.zonal_shift),
             ..default
@@ -383,6 +385,9 @@ mod tests {
         assert_eq!(estimated.settings.zonal_shift, FeatureGate::Disabled);
         let shifting = parsed(&[("ZonalShift", Some(json!("Enabled")))]).unwrap();
         assert_eq!(shifting.settings.zonal_shift, FeatureGate::Enabled);
+        assert_eq!(shifting.settings.dry_runs, FeatureGate::Enabled);
+        let undried = parsed(&[("DryRuns", Some(json!("Disabled")))]).unwrap();
+        assert_eq!(undried.settings.dry_runs, FeatureGate::Disabled);
     }
 
     #[test]
@@ -466,6 +471,7 @@ mod tests {
         assert_eq!(wrong("ReservedCapacity", json!("On")), 1);
         assert_eq!(wrong("LearnedMemory", json!("On")), 1);
         assert_eq!(wrong("ZonalShift", json!("On")), 1);
+        assert_eq!(wrong("DryRuns", json!("Off")), 1);
         assert_eq!(wrong("Endpoint", json!(["https://x"])), 1);
     }
 }

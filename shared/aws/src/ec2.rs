@@ -411,7 +411,9 @@ impl Ec2 for AwsEc2 {
     }
 
     async fn dry_run_run_instances(&self, probe: &RunInstancesProbe) -> Result<DryRunOutcome, Ec2Error> {
-        self.dry_run("RunInstances", fleet::probe(probe).send_with(&self.client).await)
+        let action = "RunInstances";
+        let call = fleet::probe(probe).map_err(unwritable(action))?;
+        self.dry_run(action, call.send_with(&self.client).await)
     }
 
     async fn describe_instances(

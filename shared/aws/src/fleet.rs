@@ -13,12 +13,13 @@ use aws_sdk_ec2::types as sdk;
 use tenon_domain::id::InstanceId;
 use tenon_ec2::port::{
     CreateFleetRequest, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride, FleetResult,
-    FleetTags, OnDemandAllocation, RunInstancesProbe, SpotAllocation, TargetCapacityType,
+    FleetTags, InstanceMetadataOptions, MetadataTokens, NetworkInterfaceSpec, OnDemandAllocation,
+    RunInstancesProbe, SpotAllocation, TargetCapacityType,
 };
 
 use crate::filters::list;
 use crate::reading::{Malformed, optional, parsed, required};
-use crate::templates::{NumberTooLarge, tag_specification, whole};
+use crate::templates::{NumberTooLarge, tag_specification, tracking, whole};
 
 /// The code of a fleet's error that EC2 sends without one.
 const NO_CODE: &str = "NoCode";
@@ -97,8 +98,9 @@ fn override_request(from: &FleetOverride) -> sdk::FleetLaunchTemplateOverridesRe
         .build()
 }
 
-/// A dry run of RunInstances: fleets of the same template would launch the same way.
-pub(crate) fn probe(probe: &RunInstancesProbe) -> RunInstancesInputBuilder {
+/// A dry run of RunInstances: fleets of the same template would launch the same way. The metadata options are the
+/// template's own: condition keys look at the request.
+pub(crate) fn probe(probe: &RunInstancesProbe) -> Result<RunInstancesInputBuilder, NumberTooLarge> {
     let template = sdk::LaunchTemplateSpecification::builder()
         .launch_template_name(&probe.launch_template)
         .version(&probe.version)
@@ -108,16 +110,60 @@ pub(crate) fn probe(probe: &RunInstancesProbe) -> RunInstancesInputBuilder {
         .zone
         .as_ref()
         .map(|zone| sdk::Placement::builder().availability_zone(zone.as_str()).build());
-    RunInstancesInputBuilder::default()
+    let builder = RunInstancesInputBuilder::default()
         .dry_run(true)
         .min_count(1)
         .max_count(1)
         .launch_template(template)
         .instance_type(probe.with.instance_type.as_str().into())
-        .set_subnet_id(probe.with.subnet.as_ref().map(ToString::to_string))
         .set_placement(placement)
         .set_image_id(probe.with.image.as_ref().map(ToString::to_string))
-        .set_tag_specifications(list(fleet_tags(&FleetTags { fleet: BTreeMap::new(), ..probe.tags.clone() })))
+        .set_metadata_options(probe.metadata_options.as_ref().map(metadata_options).transpose()?)
+        .set_tag_specifications(list(fleet_tags(&FleetTags {
+            fleet: BTreeMap::new(),
+            ..probe.tags.clone()
+        })));
+    let subnet = probe.with.subnet.as_ref().map(ToString::to_string);
+    if probe.network_interfaces.is_empty() {
+        return Ok(builder.set_subnet_id(subnet));
+    }
+    let groups: Vec<String> = probe.security_groups.iter().map(ToString::to_string).collect();
+    let interfaces = probe.network_interfaces.iter().map(|spec| interface(spec, &groups, subnet.clone()));
+    Ok(builder.set_network_interfaces(Some(interfaces.collect::<Result<_, _>>()?)))
+}
+
+fn interface(
+    spec: &NetworkInterfaceSpec,
+    groups: &[String],
+    subnet: Option<String>,
+) -> Result<sdk::InstanceNetworkInterfaceSpecification, NumberTooLarge> {
+    let optional = |value: Option<u32>, field| value.map(|value| whole(value, field)).transpose();
+    Ok(sdk::InstanceNetworkInterfaceSpecification::builder()
+        .set_network_card_index(optional(spec.card, "NetworkCardIndex")?)
+        .device_index(whole(spec.device, "DeviceIndex")?)
+        .set_interface_type(spec.kind.map(|kind| kind.as_str().to_owned()))
+        .set_associate_public_ip_address(spec.associate_public_ip)
+        .set_ipv4_prefix_count(optional(spec.ipv4_prefix_count, "Ipv4PrefixCount")?)
+        .set_connection_tracking_specification(spec.connection_tracking.map(tracking).transpose()?)
+        .set_delete_on_termination(spec.delete_on_termination)
+        .set_groups(list(groups.to_vec()))
+        .set_subnet_id(subnet)
+        .build())
+}
+
+fn metadata_options(
+    options: &InstanceMetadataOptions,
+) -> Result<sdk::InstanceMetadataOptionsRequest, NumberTooLarge> {
+    let tokens = match options.http_tokens {
+        MetadataTokens::Required => sdk::HttpTokensState::Required,
+        MetadataTokens::Optional => sdk::HttpTokensState::Optional,
+    };
+    Ok(sdk::InstanceMetadataOptionsRequest::builder()
+        .http_endpoint(options.http_endpoint.as_str().into())
+        .http_protocol_ipv6(options.http_protocol_ipv6.as_str().into())
+        .http_put_response_hop_limit(whole(options.http_put_response_hop_limit, "HttpPutResponseHopLimit")?)
+        .http_tokens(tokens)
+        .build())
 }
 
 pub(crate) fn result(

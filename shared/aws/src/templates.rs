@@ -92,7 +92,7 @@ fn interface(
         .build())
 }
 
-fn tracking(
+pub(crate) fn tracking(
     timeouts: ConnectionTracking,
 ) -> Result<sdk::ConnectionTrackingSpecificationRequest, NumberTooLarge> {
     let ConnectionTracking {

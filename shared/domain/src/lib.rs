@@ -18,6 +18,7 @@ pub mod image_policy;
 pub mod journal;
 pub mod labels;
 pub mod launch;
+pub mod launch_verdict;
 pub mod manifest;
 pub mod money;
 pub mod placement;

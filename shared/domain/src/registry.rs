@@ -45,17 +45,20 @@ pub struct ClusterSettings {
     pub learned_memory: FeatureGate,
     /// Whether zones that the cluster is shifted away from in ARC are left alone.
     pub zonal_shift: FeatureGate,
+    /// Whether EC2 is asked by dry runs if it allows launches from classes.
+    pub dry_runs: FeatureGate,
 }
 
 impl Default for ClusterSettings {
-    /// Karpenter's defaults of `VM_MEMORY_OVERHEAD_PERCENT`, `RESERVED_ENIS` and `ENABLE_ZONAL_SHIFT`. Source:
-    /// karpenter.sh/docs/reference/settings. Karpenter always learns memory.
+    /// Karpenter's defaults of `VM_MEMORY_OVERHEAD_PERCENT`, `RESERVED_ENIS`, `ENABLE_ZONAL_SHIFT` and
+    /// `DISABLE_DRY_RUN`. Source: karpenter.sh/docs/reference/settings. Karpenter always learns memory.
     fn default() -> Self {
         Self {
             vm_memory_overhead_ppm: 75_000,
             reserved_enis: 0,
             learned_memory: FeatureGate::Enabled,
             zonal_shift: FeatureGate::Disabled,
+            dry_runs: FeatureGate::Enabled,
         }
     }
 }

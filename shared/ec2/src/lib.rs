@@ -7,12 +7,14 @@
 mod blame;
 mod classify;
 pub mod data;
+mod denial;
 mod effect;
 mod error;
 pub mod port;
 
 pub use blame::{ClassPart, blame};
 pub use classify::{ErrorClass, classify};
+pub use denial::{Denial, DenialCause, PolicyKind};
 pub use effect::{Effect, effect, launched_reason, launched_reason_of};
 pub use error::{Ec2Error, right_of};
 pub use port::{Ec2, Ec2Account, Ec2Ports, InstanceProfiles, Parameters, Pricing, ZonalShift};

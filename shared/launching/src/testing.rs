@@ -91,6 +91,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
         placement_group: None,
         shifts: None,
         validation: Seen::Holds(()),
+        validation_note: None,
         unsupported: Vec::new(),
     };
     ClassStatus::observed(observation, None, at)

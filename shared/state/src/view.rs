@@ -18,6 +18,7 @@ use tenon_domain::command::Command;
 use tenon_domain::evidence::{CatalogPart, Waiting};
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, LaunchId, NodeClassName, NodePoolName};
 use tenon_domain::launch::Launch;
+use tenon_domain::launch_verdict::ClassVerdicts;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::registry::Registry;
 use tenon_domain::unavailable::{Mark, Marks};
@@ -47,7 +48,7 @@ pub enum Want {
     Commands,
     /// Its claims.
     Claims,
-    /// Its node classes, as they resolved.
+    /// Its node classes, as they resolved, with EC2's verdicts on them.
     Classes,
     /// Its pools' statuses.
     Pools,
@@ -113,6 +114,8 @@ pub struct ClusterView {
     pub commands: BTreeMap<CommandId, Command>,
     /// Its node classes.
     pub classes: BTreeMap<NodeClassName, ClassStatus>,
+    /// EC2's verdicts on launches from them.
+    pub verdicts: BTreeMap<NodeClassName, ClassVerdicts>,
     /// Its pools' statuses.
     pub pools: BTreeMap<NodePoolName, PoolStatus>,
     /// Its launch templates, by name.
@@ -239,6 +242,7 @@ impl ClusterView {
             launches: BTreeMap::new(),
             commands: BTreeMap::new(),
             classes: BTreeMap::new(),
+            verdicts: BTreeMap::new(),
             pools: BTreeMap::new(),
             templates: BTreeMap::new(),
             leaving: BTreeSet::new(),
@@ -288,6 +292,7 @@ impl ClusterView {
             self.commands.insert(command.id.clone(), command);
         } else if key.sk.starts_with(keys::NODE_CLASS) {
             let class: ClassStatus = parsed(key, item)?;
+            self.verdicts.insert(class.name.clone(), parsed(key, item)?);
             self.classes.insert(class.name.clone(), class);
         } else if key.sk.starts_with(keys::NODE_POOL) {
             let pool: PoolStatus = parsed(key, item)?;

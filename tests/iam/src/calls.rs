@@ -64,8 +64,7 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
 
 /// Operations of the adapters that no function and no agent calls, so that no role may have them, with the reason why
 /// the adapter has them.
-pub const UNASKED: &[(&str, &str)] =
-    &[("ec2:RunInstances", "only as a dry run, which no class asks for yet; fleets ask for the same right")];
+pub const UNASKED: &[(&str, &str)] = &[];
 
 /// The rights that AWS checks for a call.
 ///
@@ -76,7 +75,7 @@ pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
         AskedCall::BatchGet(keys) => vec![table("BatchGetItem", keys)],
         AskedCall::Query(query) => vec![table("Query", [&Key::new(query.pk.as_str(), "")])],
         AskedCall::Commit(commit) => writes(commit)?,
-        AskedCall::CreateFleet(fleet) => create_fleet(fleet),
+        AskedCall::CreateFleet(fleet) | AskedCall::DryRunFleet(fleet) => create_fleet(fleet),
         AskedCall::CreateLaunchTemplate(template) => create_template(template),
         AskedCall::TerminateInstances(ids) => ids
             .iter()
@@ -101,6 +100,11 @@ pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
         AskedCall::Other("GetManagedResource") => {
             let cluster = arn("eks", "cluster/prod");
             vec![Request::new("arc-zonal-shift:GetManagedResource", "*").with(RESOURCE_IDENTIFIER, [cluster])]
+        }
+        // A dry run needs what the fleet's own launches need; the dry run before it asks for all of that.
+        AskedCall::Other("RunInstances") => {
+            let instances = arn("ec2", "instance/*");
+            vec![Request::new("ec2:RunInstances", instances).with(REQUEST_TAG, [INSTALLATION])]
         }
         AskedCall::Other("DeleteLaunchTemplate") => vec![
             Request::new("ec2:DeleteLaunchTemplate", arn("ec2", "launch-template/lt-1"))

@@ -109,6 +109,8 @@ fn a_report_names_what_was_kept_without_an_answer_and_what_keeps_a_class_from_be
             statuses: before.map(|status| (status.name.clone(), status.clone())).into_iter().collect(),
             gone: BTreeSet::new(),
             refused: BTreeMap::new(),
+            spot_refused: None,
+            verdicts: BTreeMap::new(),
             unreadable: Vec::new(),
             snapshot: 1,
             look_at: now,

@@ -15,4 +15,5 @@ mod resolving;
 mod running;
 mod snapshots;
 mod upgrade;
+mod validating;
 mod zonal_shift;

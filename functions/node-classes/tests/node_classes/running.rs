@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::journal::{JournalRecord, Subject, SubjectKind};
-use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
+use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, Registry};
 use tenon_domain::wake::WakeCause;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{ImageArchitecture, Tags};
@@ -81,7 +81,17 @@ pub(crate) fn running(allowed: Allowances) -> Running {
     registered(allowed, Gates::default(), ClusterSettings::default())
 }
 
+/// A registered cluster whose classes await EC2's word on launches.
+pub(crate) fn validating() -> Running {
+    registered_with(allowances(), Gates::default(), ClusterSettings::default())
+}
+
+/// A registered cluster without dry runs, which `provisioner` would answer.
 pub(crate) fn registered(allowed: Allowances, gates: Gates, settings: ClusterSettings) -> Running {
+    registered_with(allowed, gates, ClusterSettings { dry_runs: FeatureGate::Disabled, ..settings })
+}
+
+fn registered_with(allowed: Allowances, gates: Gates, settings: ClusterSettings) -> Running {
     let running = unregistered();
     for (role, profile) in &allowed.node_roles {
         running.world.ec2.add_instance_profile(profile, role);

@@ -61,6 +61,7 @@ impl SettleWorld {
             placement_group: None,
             shifts: None,
             validation: Seen::Holds(()),
+            validation_note: None,
             unsupported: Vec::new(),
         };
         let launch = Launch {

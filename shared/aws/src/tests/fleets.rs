@@ -1,8 +1,8 @@
 //! CreateFleet's request and answer.
 
 use tenon_ec2::port::{
-    CreateFleetRequest, FleetOverride, FleetTags, OnDemandAllocation, RunInstancesProbe, Tags,
-    TargetCapacityType,
+    CreateFleetRequest, FleetOverride, FleetTags, InstanceMetadataOptions, MetadataTokens,
+    NetworkInterfaceSpec, OnDemandAllocation, RunInstancesProbe, Tags, TargetCapacityType,
 };
 use tenon_ec2::{Ec2, ErrorClass};
 
@@ -207,12 +207,28 @@ fn a_probe_asks_for_one_instance_that_is_not_launched() {
         version: "$Latest".to_owned(),
         with: request().launch_templates[0].overrides[0].clone(),
         tags: FleetTags { fleet: Tags::from([("f".to_owned(), "1".to_owned())]), ..FleetTags::default() },
+        metadata_options: None,
+        network_interfaces: Vec::new(),
+        security_groups: Vec::new(),
     };
-    let (ec2, http) = ec2(&[(
-        412,
-        "<Response><Errors><Error><Code>DryRunOperation</Code><Message>m</Message></Error></Errors></Response>",
-    )]);
+    let allowed = "<Response><Errors><Error><Code>DryRunOperation</Code><Message>m</Message></Error></Errors></Response>";
+    let (ec2, http) = ec2(&[(412, allowed), (412, allowed)]);
     block_on(ec2.dry_run_run_instances(&probe)).unwrap();
+    let with_options = RunInstancesProbe {
+        metadata_options: Some(InstanceMetadataOptions {
+            http_endpoint: "enabled".to_owned(),
+            http_protocol_ipv6: "disabled".to_owned(),
+            http_put_response_hop_limit: 1,
+            http_tokens: MetadataTokens::Required,
+        }),
+        network_interfaces: vec![NetworkInterfaceSpec::default()],
+        ..probe.clone()
+    };
+    block_on(ec2.dry_run_run_instances(&with_options)).unwrap();
+    let optional = super::forms(&http).remove(1);
+    assert_eq!(optional["MetadataOptions.HttpTokens"], "required");
+    assert_eq!(optional["NetworkInterface.1.SubnetId"], "subnet-1");
+    assert!(!optional.contains_key("SubnetId"), "{optional:?}");
     let mut form = super::forms(&http).remove(0);
     // RunInstances' own token: of a dry run nothing can be replayed.
     form.remove("ClientToken");

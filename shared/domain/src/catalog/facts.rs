@@ -59,7 +59,7 @@ impl InstanceTypeFacts {
 }
 
 /// A processor architecture (`ProcessorInfo.SupportedArchitectures`).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Architecture {
     /// `x86_64`: Kubernetes' `amd64`.
     X86_64,
@@ -77,6 +77,16 @@ impl Architecture {
             Self::X86_64 => "x86_64",
             Self::Arm64 => "arm64",
             Self::Other(name) => name,
+        }
+    }
+
+    /// Kubernetes' word; `None` if it has no kubelet.
+    #[must_use]
+    pub const fn kubernetes(&self) -> Option<&'static str> {
+        match self {
+            Self::X86_64 => Some("amd64"),
+            Self::Arm64 => Some("arm64"),
+            Self::Other(_) => None,
         }
     }
 

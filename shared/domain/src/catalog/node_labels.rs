@@ -114,11 +114,7 @@ fn accelerator(facts: &InstanceTypeFacts) -> [(&'static str, LabelText<'_>); 3] 
 
 /// Kubernetes' name of the first architecture that it has one for; otherwise EC2's list as it is.
 fn architecture(facts: &InstanceTypeFacts) -> Cow<'_, str> {
-    let known = facts.architectures.iter().find_map(|architecture| match architecture {
-        Architecture::X86_64 => Some("amd64"),
-        Architecture::Arm64 => Some("arm64"),
-        Architecture::Other(_) => None,
-    });
+    let known = facts.architectures.iter().find_map(Architecture::kubernetes);
     known.map_or_else(
         || {
             let names: Vec<_> = facts.architectures.iter().map(Architecture::as_str).collect();

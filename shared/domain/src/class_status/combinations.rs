@@ -115,6 +115,7 @@ impl Sights {
             shifts: self
                 .shifts
                 .map(|sight| seen(sight, BTreeSet::new(), ConditionReason::ZonalShiftResolutionFailed)),
+            validation_note: None,
             validation: seen(self.validation, (), ConditionReason::LaunchRefused),
             unsupported: Vec::new(),
         }

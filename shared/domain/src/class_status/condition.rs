@@ -104,6 +104,10 @@ crate::words! {
         RunInstancesAuthCheckFailed,
         /// EC2 refuses launches because of the class's spec.
         LaunchRefused,
+        /// No dry run and no launch has shown yet whether EC2 allows launches.
+        AwaitingValidation,
+        /// The cluster's stack disables dry runs: the first launch shows whether EC2 allows launches.
+        DryRunDisabled,
         /// The query to EC2 for the class's snapshots failed.
         ValidationIncomplete,
         /// One of the conditions below it isn't True.
@@ -121,7 +125,16 @@ impl ConditionReason {
     /// Whether only a launch can change it: nothing else is against one.
     #[must_use]
     pub fn is_decided_by_launch(self) -> bool {
-        [Self::LaunchRefused, Self::InstanceProfileNotChecked, Self::DependenciesNotReady].contains(&self)
+        [
+            Self::LaunchRefused,
+            Self::InstanceProfileNotChecked,
+            Self::DependenciesNotReady,
+            Self::AwaitingValidation,
+            Self::CreateLaunchTemplateAuthCheckFailed,
+            Self::CreateFleetAuthCheckFailed,
+            Self::RunInstancesAuthCheckFailed,
+        ]
+        .contains(&self)
     }
 }
 

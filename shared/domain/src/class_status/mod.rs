@@ -16,5 +16,5 @@ pub use image::{
     ImageFault, ImageNotices, ImageRejection, ImageVariant, RejectedImage, ResolvedImage, VariantRequirement,
     image_for,
 };
-pub use observation::{ClassObservation, Seen, SeenReservations};
+pub use observation::{ClassObservation, Seen, SeenReservations, ValidationNote};
 pub use status::{ClassStatus, ClassSubnet, SeenProfile};

@@ -49,6 +49,15 @@ pub struct SeenReservations {
     pub seen: Seen<Vec<ClassReservation>>,
 }
 
+/// What is told of a validation that holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValidationNote {
+    /// The condition's reason.
+    pub reason: ConditionReason,
+    /// A sentence.
+    pub message: String,
+}
+
 /// One observation of a class: every part of it, seen in the same pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassObservation {
@@ -80,6 +89,8 @@ pub struct ClassObservation {
     pub shifts: Option<Seen<BTreeSet<ShiftedZone>>>,
     /// Whether the spec is valid, its snapshots are allowed, and EC2 doesn't refuse its launches.
     pub validation: Seen<()>,
+    /// What else there is to tell of a validation that holds.
+    pub validation_note: Option<ValidationNote>,
     /// Fields of its spec that nothing acts on.
     pub unsupported: Vec<String>,
 }
@@ -179,14 +190,23 @@ fn judge(observation: &ClassObservation) -> Vec<ConditionJudgement> {
     }
     let below =
         conjunction(ConditionType::ValidationSucceeded, ConditionReason::DependenciesNotReady, &judgements);
-    judgements.push(
-        below.unwrap_or_else(|| judge_part(ConditionType::ValidationSucceeded, &observation.validation)),
-    );
+    judgements.push(below.unwrap_or_else(|| judge_validation(observation)));
     let below = conjunction(ConditionType::Ready, ConditionReason::UnhealthyDependents, &judgements);
     judgements.push(below.unwrap_or_else(|| holds(ConditionType::Ready)));
     judgements.extend(judge_unsupported(observation));
     judgements.extend(observation.shifts.as_ref().map(|seen| judge_shifts(seen, &observation.subnets)));
     judgements
+}
+
+/// Whether EC2 would take a launch, and what else there is to tell.
+fn judge_validation(observation: &ClassObservation) -> ConditionJudgement {
+    let judged = judge_part(ConditionType::ValidationSucceeded, &observation.validation);
+    match (&observation.validation_note, judged.status) {
+        (Some(ValidationNote { reason, message }), ConditionStatus::True) => {
+            ConditionJudgement { reason: *reason, message: message.clone(), ..judged }
+        }
+        (Some(_), ConditionStatus::False | ConditionStatus::Unknown) | (None, _) => judged,
+    }
 }
 
 /// Whether the class has images, and what else there is to know about them.
@@ -354,6 +374,7 @@ mod tests {
             placement_group: None,
             shifts: None,
             validation: Seen::Holds(()),
+            validation_note: None,
             unsupported: vec![],
         }
     }
@@ -500,6 +521,23 @@ mod tests {
         assert_eq!((told(&back).as_str(), back.shifts().len()), ("True ZonesInService", 0));
         let off = ClassStatus::observed(observation(), Some(&status), at(9));
         assert_eq!((told(&off).as_str(), off.shifts().len()), ("untold", 0));
+    }
+
+    #[test]
+    fn a_note_is_told_of_a_validation_that_holds_and_of_no_other() {
+        let note = |reason| Some(ValidationNote { reason, message: "denied by a policy".to_owned() });
+        let check = |validation, reason, expected| {
+            let noted = ClassObservation { validation, validation_note: note(reason), ..observation() };
+            let status = ClassStatus::observed(noted, None, at(0));
+            let told = status.condition(ConditionType::ValidationSucceeded).unwrap();
+            assert_eq!((told.reason_text(), told.message.as_str(), status.ready()), expected);
+        };
+        let (warned, disabled) = (ConditionReason::Holds, ConditionReason::DryRunDisabled);
+        check(Seen::Holds(()), warned, ("ValidationSucceeded", "denied by a policy", true));
+        check(Seen::Holds(()), disabled, ("DryRunDisabled", "denied by a policy", true));
+        let reason = ConditionReason::AwaitingValidation;
+        let awaited = Seen::Unseen { reason, message: "not yet".to_owned(), next_try: at(60) };
+        check(awaited, warned, ("AwaitingValidation", "not yet", false));
     }
 
     #[test]

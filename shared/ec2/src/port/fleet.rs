@@ -4,9 +4,11 @@
 //! [`CreateFleetRequest::to_stored`].
 
 use tenon_domain::catalog::offering::CapacityType;
-use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, SubnetId, Zone};
+use tenon_domain::id::{
+    ClientToken, FleetId, ImageId, InstanceId, InstanceType, SecurityGroupId, SubnetId, Zone,
+};
 
-use super::Tags;
+use super::{InstanceMetadataOptions, NetworkInterfaceSpec, Tags};
 use crate::classify::{ErrorClass, classify};
 
 tenon_domain::words! {
@@ -184,6 +186,12 @@ pub struct RunInstancesProbe {
     pub with: FleetOverride,
     /// The instances' and volumes' tags.
     pub tags: FleetTags,
+    /// The template's metadata options. Condition keys such as `ec2:MetadataHttpTokens` look at the request.
+    pub metadata_options: Option<InstanceMetadataOptions>,
+    /// The template's network interfaces: EC2 takes no subnet beside them.
+    pub network_interfaces: Vec<NetworkInterfaceSpec>,
+    /// The security groups of these interfaces.
+    pub security_groups: Vec<SecurityGroupId>,
 }
 
 /// A dry run's outcome. EC2 gives both as errors (412 `DryRunOperation`, 403 `UnauthorizedOperation`); they aren't.

@@ -229,13 +229,16 @@ fn overhead_rank(list: &ResourceList) -> (i128, i128, usize) {
     (list.get(&ResourceName::CPU).nanos(), list.get(&ResourceName::MEMORY).nanos(), list.len())
 }
 
-fn narrow<'t>(requirements: &mut Requirements, key: &str, values: impl Iterator<Item = &'t str>) {
+pub(crate) fn narrow<'t>(requirements: &mut Requirements, key: &str, values: impl Iterator<Item = &'t str>) {
     let least = requirements.get(key).and_then(Requirement::min_values);
     requirements.replace(Requirement::one_of(key, values).with_min_values(least));
 }
 
 /// The template's labels and a value for each required custom label.
-fn node_labels(template: &BTreeMap<String, String>, requirements: &Requirements) -> BTreeMap<String, String> {
+pub(crate) fn node_labels(
+    template: &BTreeMap<String, String>,
+    requirements: &Requirements,
+) -> BTreeMap<String, String> {
     let mut all = template.clone();
     let own = requirements.iter().filter(|r| r.key() == labels::NODEPOOL || !labels::is_well_known(r.key()));
     for requirement in own.filter(|requirement| !requirement.accepts_absence()) {

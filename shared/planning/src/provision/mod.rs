@@ -22,6 +22,7 @@ mod pool;
 mod probe;
 pub mod report;
 mod reserved;
+mod sample;
 mod steps;
 
 use std::collections::BTreeSet;
@@ -38,6 +39,7 @@ pub use input::{
 };
 pub use output::{AskReason, Placement, PlannedClaim, ProvisionPlan, UsableOffering};
 pub use report::{PlanCompletion, ProvisionReport, Reason, Unschedulable, UnschedulableCause};
+pub use sample::sample;
 
 pub(crate) use dense::Dimensions;
 pub(crate) use needs::{Daemon, PodGroup, groups};

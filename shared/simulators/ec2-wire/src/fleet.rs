@@ -7,6 +7,7 @@ use tenon_ec2::port::{
 
 use crate::error::{WireError, invalid, refused};
 use crate::form::FormFields;
+use crate::template::{interface, metadata_options};
 use crate::xml::Xml;
 
 pub(crate) fn fleet(form: &mut FormFields) -> Result<CreateFleetRequest, WireError> {
@@ -113,8 +114,27 @@ pub(crate) fn probe(form: &mut FormFields) -> Result<RunInstancesProbe, WireErro
     let (launch_template, version) =
         template.ok_or_else(|| refused("MissingParameter", "The request must contain LaunchTemplate"))?;
     let zone = form.structure("Placement", |form| form.parsed("AvailabilityZone"))?;
-    let with = FleetOverride { zone: zone.flatten(), ..with(form)? };
-    Ok(RunInstancesProbe { launch_template, version, with, tags: tags(form)? })
+    let mut with = FleetOverride { zone: zone.flatten(), ..with(form)? };
+    let (mut network_interfaces, mut security_groups) = (Vec::new(), Vec::new());
+    let interfaces = form.structures("NetworkInterface", |form| {
+        let subnet = form.parsed("SubnetId")?;
+        Ok((subnet, interface(form)?))
+    })?;
+    for (subnet, (spec, groups)) in interfaces {
+        with.subnet = subnet;
+        security_groups = groups;
+        network_interfaces.push(spec);
+    }
+    let metadata_options = form.structure("MetadataOptions", metadata_options)?;
+    Ok(RunInstancesProbe {
+        launch_template,
+        version,
+        with,
+        tags: tags(form)?,
+        metadata_options,
+        network_interfaces,
+        security_groups,
+    })
 }
 
 /// The answer. Like EC2, it names an item's template by id only, even if the request named it by name.

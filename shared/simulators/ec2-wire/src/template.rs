@@ -34,7 +34,9 @@ fn tags_of(form: &mut FormFields, kind: &str) -> Result<Tags, WireError> {
 }
 
 /// An interface, and its groups.
-fn interface(form: &mut FormFields) -> Result<(NetworkInterfaceSpec, Vec<SecurityGroupId>), WireError> {
+pub(crate) fn interface(
+    form: &mut FormFields,
+) -> Result<(NetworkInterfaceSpec, Vec<SecurityGroupId>), WireError> {
     let spec = NetworkInterfaceSpec {
         card: form.parsed("NetworkCardIndex")?,
         device: form.parsed("DeviceIndex")?.ok_or_else(|| missing("DeviceIndex"))?,
@@ -146,7 +148,7 @@ fn monitoring(form: &mut FormFields) -> Result<Monitoring, WireError> {
     }
 }
 
-fn metadata_options(form: &mut FormFields) -> Result<InstanceMetadataOptions, WireError> {
+pub(crate) fn metadata_options(form: &mut FormFields) -> Result<InstanceMetadataOptions, WireError> {
     let tokens = form.required("HttpTokens")?;
     Ok(InstanceMetadataOptions {
         http_endpoint: form.required("HttpEndpoint")?,

@@ -192,6 +192,7 @@ impl Cluster {
             placement_group: None,
             shifts: None,
             validation: Seen::Holds(()),
+            validation_note: None,
             unsupported: Vec::new(),
         };
         let key = keys::node_class(&self.name, &name);

@@ -22,6 +22,8 @@ pub enum AskedCall<'a> {
     Commit(&'a Commit),
     /// A fleet.
     CreateFleet(&'a CreateFleetRequest),
+    /// A fleet that isn't launched.
+    DryRunFleet(&'a CreateFleetRequest),
     /// A launch template.
     CreateLaunchTemplate(&'a CreateLaunchTemplate),
     /// The end of instances.

@@ -111,6 +111,17 @@ gated! {
             Ok(answer)
         }
 
+        async fn dry_run_create_fleet(
+            &self,
+            request: &CreateFleetRequest,
+        ) -> Result<DryRunOutcome, Ec2Error> {
+            self.gate.hear(AskedCall::DryRunFleet(request));
+            self.before("ec2.dry_run_create_fleet", "CreateFleet").await?;
+            let answer = self.inner.dry_run_create_fleet(request).await?;
+            self.after("ec2.dry_run_create_fleet", "CreateFleet").await?;
+            Ok(answer)
+        }
+
         async fn create_launch_template(
             &self,
             template: &CreateLaunchTemplate,
@@ -162,8 +173,6 @@ gated! {
             fn describe_launch_templates(filter: &LaunchTemplateFilter, page: Option<PageToken>) -> Page<LaunchTemplate>;
         "DeleteLaunchTemplate" "ec2.delete_launch_template"
             fn delete_launch_template(name: &str) -> ();
-        "CreateFleet" "ec2.dry_run_create_fleet"
-            fn dry_run_create_fleet(request: &CreateFleetRequest) -> DryRunOutcome;
         "RunInstances" "ec2.dry_run_run_instances"
             fn dry_run_run_instances(probe: &RunInstancesProbe) -> DryRunOutcome;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tenon_domain::api::pod::{Pod, PodPhase};
 use tenon_domain::claim::{Claim, ClaimPhase};
-use tenon_domain::class_status::ClassStatus;
+use tenon_domain::class_status::{ClassStatus, ConditionReason, ConditionType};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{ClusterName, NodeName};
 use tenon_domain::launch::Launch;
@@ -177,6 +177,19 @@ impl SimulatedRegion {
             let phase = claim.phase();
             if phase != ClaimPhase::Initialized && !phase.is_final() {
                 left.push(format!("{} is {phase}", claim.name));
+            }
+        }
+        for class in self.classes(cluster) {
+            // Denied dry runs are repeated after minutes.
+            let open = [
+                ConditionReason::AwaitingValidation,
+                ConditionReason::CreateLaunchTemplateAuthCheckFailed,
+                ConditionReason::CreateFleetAuthCheckFailed,
+                ConditionReason::RunInstancesAuthCheckFailed,
+            ];
+            let told = class.condition(ConditionType::ValidationSucceeded);
+            if let Some(told) = told.filter(|told| open.contains(&told.reason)) {
+                left.push(format!("class {} is {}", class.name, told.reason.as_str()));
             }
         }
         for command in self.commands(cluster) {

@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_domain::id::{ClusterName, ImageId, InstanceId, ZoneId};
+use tenon_domain::launch_verdict::VALIDATION_REFRESH;
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::Ec2Error;
@@ -33,6 +34,9 @@ pub(crate) struct Doings {
     strangers: ForeignImages,
     selection: Selection,
     sizes: Sizes,
+    /// When dry runs of RunInstances are allowed again.
+    denied_until: Option<Timestamp>,
+    denials: u64,
 }
 
 /// The way in which the class selects its images.
@@ -63,6 +67,9 @@ impl Doings {
         if self.speaks_at.is_some_and(|at| at <= region.now()) {
             self.speak(region, cluster);
         }
+        if self.denied_until.is_some_and(|at| at <= region.now()) {
+            self.allow_dry_runs(region);
+        }
         match dice.below(100) {
             0..=34 => scale(region, cluster, 7, dice),
             35..=39 => self.make_image(region, dice),
@@ -86,6 +93,7 @@ impl Doings {
             90..=92 => self.edit_pool(region, cluster),
             93..=94 => self.make_strangers_image(region),
             95..=96 => self.ask_for_what_isnt_there(region, cluster),
+            97..=98 => self.deny_dry_runs(region, cluster, dice),
             _ => {}
         }
     }
@@ -96,6 +104,7 @@ impl Doings {
         self.scarcity.end(region);
         self.shift_back(region, cluster);
         region.twin().clear_faults();
+        self.allow_dry_runs(region);
         self.make_pool(region, cluster);
     }
 
@@ -183,6 +192,32 @@ impl Doings {
         theirs.tags.extend(ours.tags);
         theirs.owner = Some(STRANGER.to_owned());
         self.strangers.insert(region.twin().add_image(theirs), region.now());
+    }
+
+    /// A policy denies RunInstances for a while, and the class's owner asks for another validation.
+    fn deny_dry_runs(&mut self, region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
+        let why = if dice.permille(300) {
+            "with an explicit deny in a service control policy"
+        } else {
+            "because no identity-based policy allows the ec2:RunInstances action"
+        };
+        region.twin().deny(Call::RunInstances, why);
+        let seconds = i64::try_from(dice.between(30, 600)).unwrap_or(60);
+        self.denied_until = region.now().checked_add(SignedDuration::from_secs(seconds)).ok();
+        self.denials += 1;
+        let Some(site) = region.site(cluster) else { return };
+        for known in site.cluster().objects(Kind::Ec2NodeClass) {
+            let mut class = Value::clone(&known);
+            let value = json!(self.denials.to_string());
+            set(&mut class, &["metadata", "annotations", VALIDATION_REFRESH], value);
+            let _ = site.cluster().apply(class);
+        }
+    }
+
+    fn allow_dry_runs(&mut self, region: &SimulatedRegion) {
+        if self.denied_until.take().is_some() {
+            region.twin().allow(Call::RunInstances);
+        }
     }
 
     /// A user makes a pod that gets no node.

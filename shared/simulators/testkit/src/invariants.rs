@@ -82,6 +82,10 @@ tenon_domain::words! {
         ImagesSelected,
         /// Each pod that gets no node has a finding and an Event.
         NothingSilent,
+        /// A class is ready exactly if all that it depends on holds.
+        ConditionsAgree,
+        /// A class whose dry run was denied is ready again soon after its right is back.
+        ValidatedAgain,
         /// No launch fails for a launch template that Tenon deleted.
         TemplatesThere,
         /// EC2 keeps no launch template of Tenon for long that nothing needs.

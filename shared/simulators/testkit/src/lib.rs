@@ -27,6 +27,7 @@ mod simulate;
 mod standing;
 mod storm;
 pub mod turns;
+pub mod validation;
 mod world;
 
 pub use chaos::Chaos;

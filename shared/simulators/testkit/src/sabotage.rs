@@ -79,6 +79,10 @@ tenon_domain::words! {
         StrangersOwned,
         /// A function's refusals are missing in the item that the agent reads.
         RefusalsUntold,
+        /// Classes are told as ready, whatever else is told of them.
+        ReadyAnyway,
+        /// A denied dry run is never repeated.
+        DenialsLast,
         /// The table keeps the items of templates that are deleted in EC2.
         TemplatesStayListed,
         /// Nobody notes since when nothing needs a template.
@@ -118,6 +122,8 @@ impl Sabotage {
             Self::MemoryDoubled => learned_written(commit).for_each(double_learned),
             Self::ImagesMixedUp => mix_up_images(commit),
             Self::ClaimsOverfilled => claims_written(commit).for_each(double_requests),
+            Self::ReadyAnyway => classes_written(commit).for_each(tell_ready),
+            Self::DenialsLast => classes_written(commit).for_each(deny_for_ever),
             Self::FreshTokens
             | Self::CountsForgotten
             | Self::PendingLooksAvailable
@@ -352,6 +358,35 @@ fn claims_written(commit: &mut Commit) -> impl Iterator<Item = &mut tenon_table:
         }
         Write::Set { .. } | Write::Put { .. } | Write::Add { .. } | Write::Delete { .. } => None,
     })
+}
+
+fn classes_written(commit: &mut Commit) -> impl Iterator<Item = &mut tenon_table::Item> {
+    commit.writes.iter_mut().filter_map(|write| match write {
+        Write::Set { key, set, .. } if key.sk.starts_with("NODECLASS#") => Some(set),
+        Write::Put { .. } | Write::Set { .. } | Write::Add { .. } | Write::Delete { .. } => None,
+    })
+}
+
+fn tell_ready(item: &mut tenon_table::Item) {
+    let Some(Value::L(conditions)) = item.get_mut("conditions") else { return };
+    for condition in conditions {
+        if let Value::M(fields) = condition
+            && fields.get("type").and_then(Value::as_text) == Some("Ready")
+        {
+            fields.insert("status".to_owned(), Value::text("True"));
+        }
+    }
+}
+
+fn deny_for_ever(item: &mut tenon_table::Item) {
+    let Some(Value::L(verdicts)) = item.get_mut("verdicts") else { return };
+    for verdict in verdicts {
+        if let Value::M(fields) = verdict
+            && fields.get("outcome").and_then(Value::as_text) == Some("Denied")
+        {
+            fields.insert("until".to_owned(), Value::text("2100-01-01T00:00:00Z"));
+        }
+    }
 }
 
 fn learned_written(commit: &mut Commit) -> impl Iterator<Item = &mut tenon_table::Item> {

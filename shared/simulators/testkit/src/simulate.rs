@@ -32,6 +32,7 @@ use crate::selected::invariant_images_selected;
 use crate::shifts::invariant_shifted_zones_are_left_alone;
 use crate::silence::{self, invariant_nothing_silent};
 use crate::turns::invariant_templates_there;
+use crate::validation::{invariant_conditions_agree, invariant_validated_again};
 use crate::world::CLUSTER;
 
 /// How long a calm region may take to settle: drift rolls one node at a time, and each takes minutes.
@@ -289,6 +290,7 @@ impl Play {
         for watched in &mut self.watched {
             watched.history.pending_since.clear();
         }
+        let calm_since = self.region.now();
         self.tell()?;
         let deadline = self.region.now().checked_add(SETTLE_WITHIN).unwrap_or(Timestamp::MAX);
         let mut settled_since = None;
@@ -300,6 +302,8 @@ impl Play {
             for watched in &mut self.watched {
                 let waiting = waiting_pods(&self.region, &watched.cluster);
                 found = found.and(invariants::invariant_pods_run(now, &waiting, &mut watched.history));
+                let calm = (calm_since, now);
+                found = found.and(invariant_validated_again(&self.region, &watched.cluster, calm));
             }
             self.check(now, found)?;
             let unsettled = self.region.unsettled().0;
@@ -433,6 +437,7 @@ impl Watched {
         history.shifts.look(region, &self.cluster);
         invariant_shifted_zones_are_left_alone(moment, &mut history.shifts)?;
         invariant_deleted_are_tainted(region, &self.cluster)?;
+        invariant_conditions_agree(region, &self.cluster)?;
         invariant_templates_there(moment)?;
         invariants::invariant_pods_counted_once(moment, &waiting, &history.crowded_out)?;
         if step.is_multiple_of(20) {

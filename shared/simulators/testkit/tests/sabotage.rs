@@ -26,6 +26,8 @@ const BREAKS: &[(Sabotage, Invariant, HistoryPace, u32)] = &[
     (Sabotage::DeletionsUntainted, Invariant::DeletedAreTainted, HistoryPace::Quick, 100),
     (Sabotage::StrangersOwned, Invariant::ImagesSelected, HistoryPace::Quick, 60),
     (Sabotage::RefusalsUntold, Invariant::NothingSilent, HistoryPace::Quick, 60),
+    (Sabotage::ReadyAnyway, Invariant::ConditionsAgree, HistoryPace::Quick, 60),
+    (Sabotage::DenialsLast, Invariant::ValidatedAgain, HistoryPace::Quick, 100),
     (Sabotage::StrangersAdopted, Invariant::RestoreKillsNothing, HistoryPace::Restored, 200),
 ];
 /// The break that a history of its own shows, with its arrivals of pods.

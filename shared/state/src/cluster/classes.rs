@@ -18,6 +18,10 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{CatalogPart, NOT_RESOLVED, Waiting, require};
 use tenon_domain::id::{ClusterName, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
+use tenon_domain::launch_verdict::{
+    JudgedRequest, LaunchStanding, LaunchVerdict, VALIDATION_REFRESH, VerdictOutcome, architectures,
+};
+use tenon_domain::registry::FeatureGate;
 use tenon_domain::reservation::{Reservations, ReservedCapacity};
 use tenon_domain::unavailable::{MarkState, RequestDigest, UnavailableKey};
 use tenon_planning::provision::{PoolReadiness, PoolStanding};
@@ -35,6 +39,8 @@ pub(super) struct JudgedPool {
     pub(super) readiness: PoolReadiness,
     /// Whether its requests are known to be refused.
     pub(super) standing: PoolStanding,
+    /// Whether a dry run was denied and one launch decides. Replacements don't wait for it.
+    pub(super) doubt: PoolStanding,
     /// Prices that it does without.
     pub(super) without: Option<Waiting>,
 }
@@ -46,6 +52,13 @@ pub struct ReadyClass {
     pub class: Ec2NodeClass,
     /// Its resolved status.
     pub status: ClassStatus,
+}
+
+impl JudgedPool {
+    const fn not_ready(readiness: PoolReadiness) -> Self {
+        let (standing, doubt) = (PoolStanding::Trusted, PoolStanding::Trusted);
+        Self { readiness, standing, doubt, without: None }
+    }
 }
 
 impl<'a> ObservedCluster<'a> {
@@ -87,18 +100,13 @@ impl<'a> ObservedCluster<'a> {
     }
 
     fn judge(&self, pool: &NodePool, class: Option<&Ec2NodeClass>) -> JudgedPool {
-        let (readiness, standing) = match self.class_ready(pool, class) {
-            Ok(standing) => (PoolReadiness::Ready, standing),
-            Err(readiness) => (readiness, PoolStanding::Trusted),
-        };
-        if readiness != PoolReadiness::Ready {
-            return JudgedPool { readiness, standing, without: None };
+        let judged = self.class_ready(pool, class).unwrap_or_else(JudgedPool::not_ready);
+        if judged.readiness != PoolReadiness::Ready {
+            return judged;
         }
         match self.missing_part(pool) {
-            Ok(without) => JudgedPool { readiness, standing, without },
-            Err(waiting) => {
-                JudgedPool { readiness: PoolReadiness::NotReady(waiting), standing, without: None }
-            }
+            Ok(without) => JudgedPool { without, ..judged },
+            Err(waiting) => JudgedPool { readiness: PoolReadiness::NotReady(waiting), ..judged },
         }
     }
 
@@ -106,7 +114,7 @@ impl<'a> ObservedCluster<'a> {
         &self,
         pool: &NodePool,
         class: Option<&Ec2NodeClass>,
-    ) -> Result<PoolStanding, PoolReadiness> {
+    ) -> Result<JudgedPool, PoolReadiness> {
         let name = &pool.template.node_class.name;
         let class = class.ok_or_else(|| PoolReadiness::NodeClassNotFound(name.clone()))?;
         let not_ready = |reason: &str| {
@@ -127,7 +135,21 @@ impl<'a> ObservedCluster<'a> {
             return not_ready(status.obstacle().map_or("Unknown", |obstacle| obstacle.reason_text()));
         }
         let [of_class, of_pool] = refused_requests(self.cluster, &pool.name, status);
-        let mut standing = PoolStanding::Trusted;
+        let (mut standing, mut doubt) = (PoolStanding::Trusted, PoolStanding::Trusted);
+        match self.verdicts(pool, class, status) {
+            LaunchStanding::Trusted => {}
+            LaunchStanding::Doubted => doubt = PoolStanding::OnProbation,
+            LaunchStanding::Due => standing = PoolStanding::OnProbation,
+            LaunchStanding::Denied(verdict) => {
+                let (code, message) = denied_words(verdict);
+                return Err(PoolReadiness::NotReady(Waiting::LaunchRefused {
+                    pool: pool.name.to_string(),
+                    code,
+                    message,
+                    until: verdict.until,
+                }));
+            }
+        }
         for mark in [of_class, of_pool].iter().filter_map(|key| self.view.marks.get(key)) {
             match mark.state(self.view.now) {
                 MarkState::Forgotten => {}
@@ -146,7 +168,23 @@ impl<'a> ObservedCluster<'a> {
                 }
             }
         }
-        Ok(standing)
+        Ok(JudgedPool { readiness: PoolReadiness::Ready, standing, doubt, without: None })
+    }
+
+    /// EC2's verdicts on launches of a pool.
+    fn verdicts(&self, pool: &NodePool, class: &Ec2NodeClass, status: &ClassStatus) -> LaunchStanding<'a> {
+        let Some(verdicts) = self.view.verdicts.get(&class.name) else { return LaunchStanding::Trusted };
+        match self.registry.settings.dry_runs {
+            FeatureGate::Enabled => {}
+            FeatureGate::Disabled => return LaunchStanding::Trusted,
+        }
+        let digest = RequestDigest::of_class(self.cluster, status);
+        let requirements = &pool.template.requirements;
+        let mut architectures = architectures(status);
+        architectures.retain(|architecture| {
+            architecture.kubernetes().is_some_and(|name| requirements.allows(labels::ARCH, name))
+        });
+        verdicts.standing(judged_request(class, &digest), &architectures, self.view.now)
     }
 
     /// A price list that is missing or too old, if the pool can do without it; as an error, the evidence to wait for.
@@ -235,6 +273,23 @@ impl<'a> ObservedCluster<'a> {
             })
         });
         Some(Catalog { region, types, offerings, on_demand, spot, learned: LearnedOf::NOTHING })
+    }
+}
+
+/// The request of a class's launches, as its verdicts are kept.
+#[must_use]
+pub fn judged_request<'c>(class: &'c Ec2NodeClass, digest: &'c RequestDigest) -> JudgedRequest<'c> {
+    let refresh = class.meta.annotations.get(VALIDATION_REFRESH).map(String::as_str);
+    JudgedRequest { digest, refresh }
+}
+
+fn denied_words(verdict: &LaunchVerdict) -> (String, Option<String>) {
+    match &verdict.outcome {
+        VerdictOutcome::Denied { reason, message } => (reason.as_str().to_owned(), Some(message.clone())),
+        VerdictOutcome::Allowed
+        | VerdictOutcome::Unused { .. }
+        | VerdictOutcome::Warned { .. }
+        | VerdictOutcome::Doubted { .. } => (String::new(), None),
     }
 }
 

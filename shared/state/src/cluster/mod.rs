@@ -26,7 +26,7 @@ use tenon_planning::provision::{ProvisionInput, Purpose, StepBudget, Storage};
 
 use classes::JudgedPool;
 
-pub use classes::{ReadyClass, refused_requests};
+pub use classes::{ReadyClass, judged_request, refused_requests};
 
 /// The owner kind of pods that need no new node.
 const DAEMON_SET: &str = "DaemonSet";
@@ -111,7 +111,7 @@ impl<'a> ObservedCluster<'a> {
             cluster: self.cluster.clone(),
             pods,
             nodes: self.nodes(leaving),
-            pools: self.pools(),
+            pools: self.pools(&purpose),
             daemon_sets: snapshot.daemon_sets.clone(),
             storage: Storage {
                 volumes: snapshot.persistent_volumes.clone(),

@@ -7,17 +7,19 @@ use tenon_domain::catalog::find_option;
 
 use tenon_domain::api::{Node, NodePool};
 use tenon_domain::claim::Claim;
-use tenon_domain::id::NodeName;
+use tenon_domain::id::{NodeClassName, NodeName};
 use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_ec2::port::CreateFleetRequest;
-use tenon_planning::provision::PoolInput;
+use tenon_planning::provision::{PoolInput, Purpose};
 
 use super::ObservedCluster;
 
 impl ObservedCluster<'_> {
-    pub(super) fn pools(&self) -> Vec<PoolInput> {
+    /// The pools that claims are planned for. A doubt about a class's launches is for pending pods alone: replacements
+    /// of its nodes launch a few at a time anyway.
+    pub(super) fn pools(&self, purpose: &Purpose) -> Vec<PoolInput> {
         let live = self.view.claims.values().filter(|claim| holds_node(claim)).count();
         let nodes_left = self
             .registry
@@ -34,11 +36,23 @@ impl ObservedCluster<'_> {
                     usage: self.usage(pool),
                     readiness: judged.readiness.clone(),
                     nodes_left,
-                    standing: judged.standing,
+                    standing: match purpose {
+                        Purpose::PendingPods => judged.standing.max(judged.doubt),
+                        Purpose::Replacement(_) => judged.standing,
+                    },
                     without: judged.without.clone(),
                 })
             })
             .collect()
+    }
+
+    /// The pools with nodes of a class, in the order in which plans try them.
+    #[must_use]
+    pub fn pools_of(&self, class: &NodeClassName) -> Vec<PoolInput> {
+        let mut pools = self.pools(&Purpose::PendingPods);
+        pools.retain(|input| input.pool.template.node_class.name == *class);
+        pools.sort_by(|a, b| (b.pool.weight, &b.pool.name).cmp(&(a.pool.weight, &a.pool.name)));
+        pools
     }
 
     /// Capacity of the pool's nodes and claims. A claim without a known type counts as the largest of its types.

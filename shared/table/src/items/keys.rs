@@ -98,6 +98,12 @@ pub fn unavailable(region: &Region, key: &UnavailableKey) -> Key {
     Key::new(region_pk(region), format!("{UNAVAILABLE}{key}"))
 }
 
+/// The time of the region's next dry run of RunInstances.
+#[must_use]
+pub fn dry_run(region: &Region) -> Key {
+    Key::new(region_pk(region), "DRYRUN")
+}
+
 /// An image.
 #[must_use]
 pub fn image(region: &Region, image: &ImageId) -> Key {

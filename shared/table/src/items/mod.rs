@@ -16,6 +16,7 @@ pub mod instance;
 pub mod journal;
 pub mod keys;
 pub mod launch;
+pub mod launch_verdict;
 pub mod learned;
 pub mod packed;
 mod packed_forms;
@@ -36,6 +37,7 @@ pub use form::{FieldError, FormError, ItemForm, from_item, from_items, put, set,
 pub use instance::InstanceOwner;
 pub use journal::{Journal, journal_from_item};
 pub use keys::JournalOf;
+pub use launch_verdict::DryRunLease;
 pub use packed::{
     CatalogCache, CatalogError, Refresh, RefreshedParts, Substitute, failed, read_parts, refresh,
     refresh_without_answer,

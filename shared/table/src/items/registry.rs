@@ -21,6 +21,7 @@ impl ItemForm for Registry {
             to.number("reserved_enis", self.settings.reserved_enis);
             to.text(LEARNED_MEMORY, self.settings.learned_memory.as_str());
             to.text(ZONAL_SHIFT, self.settings.zonal_shift.as_str());
+            to.text(DRY_RUNS, self.settings.dry_runs.as_str());
         });
         to.map("gates", |to| to.text(RESERVED_CAPACITY, self.gates.reserved_capacity.as_str()));
         to.text("agent_queue", &self.agent_queue);
@@ -83,6 +84,7 @@ const SNAPSHOT_TAGS: &str = "snapshot_tags";
 const RESERVED_CAPACITY: &str = "ReservedCapacity";
 const LEARNED_MEMORY: &str = "learned_memory";
 const ZONAL_SHIFT: &str = "zonal_shift";
+const DRY_RUNS: &str = "dry_runs";
 
 /// The roles are a list, and the instance profiles that don't have their role's name are a map beside it: a reader that
 /// doesn't know profiles still finds all roles.
@@ -117,6 +119,7 @@ fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
         reserved_enis: from.u32_if("reserved_enis")?.unwrap_or(default.reserved_enis),
         learned_memory: gate(LEARNED_MEMORY, default.learned_memory)?,
         zonal_shift: gate(ZONAL_SHIFT, default.zonal_shift)?,
+        dry_runs: gate(DRY_RUNS, default.dry_runs)?,
     })
 }
 

@@ -16,6 +16,9 @@ fn probe<S: Server>(server: &S) -> RunInstancesProbe {
         version: "$Latest".to_owned(),
         with: world.launch("m5.large", 0),
         tags: request.tags,
+        metadata_options: None,
+        network_interfaces: Vec::new(),
+        security_groups: Vec::new(),
     }
 }
 

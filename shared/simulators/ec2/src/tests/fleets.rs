@@ -166,6 +166,9 @@ fn dry_runs_launch_nothing_and_tell_rights_as_their_outcome() {
         version: "$Default".to_owned(),
         with: over("m5.large", "us-east-1a"),
         tags: FleetTags::default(),
+        metadata_options: None,
+        network_interfaces: Vec::new(),
+        security_groups: Vec::new(),
     };
     assert_eq!(now(world.twin.dry_run_create_fleet(&request)), Ok(DryRunOutcome::WouldSucceed));
     assert_eq!(now(world.twin.dry_run_run_instances(&probe)), Ok(DryRunOutcome::WouldSucceed));

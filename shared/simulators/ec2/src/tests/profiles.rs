@@ -79,6 +79,9 @@ fn a_dry_run_says_what_is_wrong_with_a_profile() {
         version: "$Latest".to_owned(),
         with: over("m5.large", "us-east-1a"),
         tags: FleetTags::default(),
+        metadata_options: None,
+        network_interfaces: Vec::new(),
+        security_groups: Vec::new(),
     };
     let error = now(world.twin.dry_run_run_instances(&probe)).unwrap_err();
     assert_eq!(error.class(), ErrorClass::Invalid);

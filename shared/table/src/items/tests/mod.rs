@@ -7,6 +7,7 @@ use tenon_domain::claim::{Claim, ClaimState, CommandRole, Drift, DriftReason, La
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::CommandState;
 use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
+use tenon_domain::launch_verdict::ClassVerdicts;
 use tenon_domain::money::Currency;
 use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::registry::{FeatureGate, Registry};
@@ -87,6 +88,7 @@ fn every_kind_has_its_golden_form_and_reads_back() {
         golden(text, keys::command(c, &"command-1".parse().unwrap()), &command(state));
     }
     golden(text, keys::node_class(c, &"linux".parse().unwrap()), &class_status());
+    golden(text, keys::node_class(c, &"linux".parse().unwrap()), &verdicts());
     golden(text, keys::node_pool(c, &"default".parse().unwrap()), &pool_status());
     golden(text, keys::template(c, "tenon-prod-12ab"), &template_record());
     golden(text, keys::leaving_templates(c), &leaving_templates());
@@ -102,6 +104,7 @@ fn every_kind_has_its_golden_form_and_reads_back() {
     };
     golden(text, keys::instance(&owner.instance), &owner);
     golden(text, keys::image(r, &image_record().id), &image_record());
+    golden(text, keys::dry_run(r), &DryRunLease { revision: 3, free_at: at("00:00:08"), cluster: cluster() });
     golden(text, keys::unavailable(r, &mark().key), &mark());
     golden(text, keys::unavailable(r, &probed_quota().key), &probed_quota());
     golden(text, keys::learned(r, &learned().instance_type, &learned().image, &cluster()), &learned());
@@ -265,6 +268,31 @@ fn a_registry_of_before_doesnt_ask_for_zonal_shifts() {
     let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
     settings.remove("zonal_shift").unwrap();
     assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.zonal_shift, FeatureGate::Disabled);
+}
+
+#[test]
+fn a_registry_of_before_asks_by_dry_runs() {
+    let (key, mut item) = (keys::registry(&region(), &cluster()), to_item(&registry_entry()));
+    let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
+    settings.remove("dry_runs").unwrap();
+    assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.dry_runs, FeatureGate::Enabled);
+}
+
+/// Both functions write one item, and neither removes what the other wrote.
+#[test]
+fn a_class_and_its_verdicts_share_an_item() {
+    let key = keys::node_class(&cluster(), &class_status().name);
+    let names = |write: Write| {
+        let Write::Set { set, remove, .. } = write else { panic!() };
+        let written = set.into_keys().filter(|name| name != VERSION);
+        written.chain(remove).collect::<std::collections::BTreeSet<_>>()
+    };
+    let of_verdicts = names(set(key.clone(), &verdicts()));
+    assert!(names(set(key.clone(), &class_status())).is_disjoint(&of_verdicts));
+    assert_eq!(
+        from_item::<ClassVerdicts>(&key, &to_item(&class_status())).unwrap(),
+        ClassVerdicts::default()
+    );
 }
 
 #[test]

@@ -20,6 +20,7 @@ use tenon_domain::image::{
 };
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchState};
+use tenon_domain::launch_verdict::{ClassVerdicts, JudgedRequest, LaunchVerdict, VerdictOutcome};
 use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::placement::ResolvedPlacementGroup;
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
@@ -28,7 +29,7 @@ use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, Re
 use tenon_domain::report::Shown;
 use tenon_domain::reservation::{ClassReservation, MatchCriteria, ReservationKind, ReservedCapacity};
 use tenon_domain::resources::{ResourceList, ResourceName};
-use tenon_domain::unavailable::{Mark, Probe, UnavailableKey};
+use tenon_domain::unavailable::{Mark, Probe, RequestDigest, UnavailableKey};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::{ShiftEnd, ShiftedZone};
 use tenon_domain::{SignedDuration, Timestamp};
@@ -259,9 +260,20 @@ pub(super) fn class_status() -> ClassStatus {
             message: "EC2 throttled the dry run".into(),
             next_try: at("00:01:00"),
         },
+        validation_note: None,
         unsupported: vec!["spec.context".into()],
     };
     ClassStatus::observed(observation, None, at("00:00:30"))
+}
+
+pub(super) fn verdicts() -> ClassVerdicts {
+    let digest = RequestDigest::of(["linux"]);
+    let request = JudgedRequest { digest: &digest, refresh: Some("1") };
+    let reason = ConditionReason::RunInstancesAuthCheckFailed;
+    let denied = VerdictOutcome::Denied { reason, message: "EC2 denies `ec2:RunInstances`".into() };
+    let launched = LaunchVerdict::of_launch(None, request, &Architecture::X86_64, at("00:00:20"));
+    let of = |answer| LaunchVerdict::of_dry_run(None, request, &Architecture::Arm64, answer, at("00:00:30"));
+    ClassVerdicts::default().with(of(denied)).with(launched.unwrap())
 }
 
 pub(super) fn pool_status() -> PoolStatus {

@@ -1,0 +1,250 @@
+//! Dry runs: when EC2 is asked whether it allows launches from a class, and what its answers do.
+
+use tenon_domain::catalog::facts::Architecture;
+use tenon_domain::class_status::{ClassStatus, ConditionReason, ConditionStatus, ConditionType};
+use tenon_domain::launch_verdict::{ClassVerdicts, LaunchVerdict, VerdictOutcome, VerdictSource};
+use tenon_domain::registry::{FeatureGate, Registry};
+use tenon_ec2::port::ImageArchitecture;
+use tenon_table::Key;
+use tenon_table::items::form::ItemForm;
+use tenon_table::items::{add_step, keys, set};
+use tenon_twin::NewImage;
+
+use super::*;
+
+const SCP: &str = "with an explicit deny in a service control policy";
+const NOT_ALLOWED: &str = "because no identity-based policy allows the ec2:RunInstances action";
+
+fn class_key(cluster: &Cluster) -> Key {
+    keys::node_class(&cluster.name, &"default".parse().unwrap())
+}
+
+fn read<F: ItemForm>(cluster: &Cluster) -> F {
+    let key = class_key(cluster);
+    from_item(&key, &cluster.world.table.peek(&key).unwrap()).unwrap()
+}
+
+/// The class awaits EC2's word, as `node-classes` writes it after a change.
+fn await_validation(cluster: &Cluster) {
+    let mut status: ClassStatus = read(cluster);
+    status.revision += 1;
+    for told in &mut status.conditions {
+        if [ConditionType::ValidationSucceeded, ConditionType::Ready].contains(&told.condition) {
+            told.status = ConditionStatus::Unknown;
+            told.reason = ConditionReason::AwaitingValidation;
+            told.since = cluster.world.clock.now();
+        }
+    }
+    cluster.put(set(class_key(cluster), &status)).unwrap();
+    cluster.put(add_step(&cluster.name)).unwrap();
+}
+
+fn awaiting(pods: usize) -> Cluster {
+    let cluster = cluster(pods);
+    await_validation(&cluster);
+    cluster
+}
+
+fn dry_runs(cluster: &Cluster) -> u64 {
+    cluster.world.ec2.calls().get(&Call::RunInstances).map_or(0, |count| count.made)
+}
+
+fn verdict(cluster: &Cluster, architecture: &Architecture) -> Option<LaunchVerdict> {
+    read::<ClassVerdicts>(cluster).of(architecture).cloned()
+}
+
+fn outcomes(cluster: &Cluster) -> Vec<String> {
+    let word = |verdict: LaunchVerdict| {
+        let outcome = match verdict.outcome {
+            VerdictOutcome::Allowed => "allowed",
+            VerdictOutcome::Unused { .. } => "unused",
+            VerdictOutcome::Warned { .. } => "warned",
+            VerdictOutcome::Doubted { .. } => "doubted",
+            VerdictOutcome::Denied { .. } => "denied",
+        };
+        format!("{} {outcome} by {}", verdict.architecture.as_str(), verdict.by)
+    };
+    read::<ClassVerdicts>(cluster).0.into_iter().map(word).collect()
+}
+
+/// Wakes until both architectures have an answer.
+fn ask_all(cluster: &Cluster) {
+    for _ in 0..3 {
+        wake(cluster);
+        advance(cluster, SignedDuration::from_secs(10));
+    }
+}
+
+#[test]
+fn a_class_is_asked_about_once_for_each_architecture_one_a_wake_and_a_second() {
+    let cluster = awaiting(0);
+    wake(&cluster);
+    assert_eq!(dry_runs(&cluster), 1);
+    wake(&cluster);
+    assert_eq!(dry_runs(&cluster), 1, "the region asks once a second");
+    advance(&cluster, SignedDuration::from_secs(10));
+    wake(&cluster);
+    assert_eq!(outcomes(&cluster), ["arm64 allowed by dry-run", "x86_64 allowed by dry-run"]);
+    let woken = cluster.world.signals.take();
+    let of_classes =
+        |bell: &&RungBell| matches!(bell, RungBell::Wake { function: FunctionName::NodeClasses, .. });
+    assert_eq!(woken.iter().filter(of_classes).count(), 2);
+    for _ in 0..2 {
+        advance(&cluster, SignedDuration::from_hours(1));
+        wake(&cluster);
+    }
+    assert_eq!(dry_runs(&cluster), 2);
+    assert!(cluster.world.ec2.instances().is_empty());
+}
+
+#[test]
+fn consent_is_asked_for_again_after_half_a_day() {
+    let cluster = awaiting(0);
+    ask_all(&cluster);
+    for (hours, expected) in [(11, 2), (1, 3)] {
+        advance(&cluster, SignedDuration::from_hours(hours));
+        wake(&cluster);
+        assert_eq!(dry_runs(&cluster), expected, "after {hours} h");
+    }
+}
+
+#[test]
+fn a_pending_pod_is_launched_for_first_and_its_launch_is_an_answer() {
+    let cluster = awaiting(1);
+    wake(&cluster);
+    check_settled(&cluster, 1);
+    assert_eq!((dry_runs(&cluster), outcomes(&cluster)), (0, vec!["arm64 allowed by launch".to_owned()]));
+    advance(&cluster, SignedDuration::from_secs(10));
+    wake(&cluster);
+    assert_eq!(outcomes(&cluster), ["arm64 allowed by launch", "x86_64 allowed by dry-run"]);
+}
+
+#[test]
+fn throttling_is_no_verdict_and_the_region_waits() {
+    let cluster = awaiting(0);
+    let refused = Ec2Error::Throttled { action: "RunInstances".to_owned() };
+    fault(&cluster, Call::RunInstances, FaultEffect::Refused(refused));
+    wake(&cluster);
+    let asked = dry_runs(&cluster);
+    wake(&cluster);
+    advance(&cluster, SignedDuration::from_secs(20));
+    wake(&cluster);
+    assert_eq!((dry_runs(&cluster), outcomes(&cluster).len()), (asked, 0));
+    advance(&cluster, SignedDuration::from_secs(20));
+    wake(&cluster);
+    assert_eq!(outcomes(&cluster), ["x86_64 allowed by dry-run"]);
+}
+
+#[test]
+fn a_changed_class_is_asked_about_again_at_once() {
+    let cluster = awaiting(0);
+    ask_all(&cluster);
+    let image = cluster.world.ec2.add_image(NewImage::named("new", ImageArchitecture::Arm64));
+    cluster.resolve(&[(image, ImageArchitecture::Arm64)]).unwrap();
+    await_validation(&cluster);
+    wake(&cluster);
+    assert_eq!((dry_runs(&cluster), outcomes(&cluster).len()), (3, 1));
+}
+
+#[test]
+fn a_denial_holds_for_seconds_and_then_one_launch_or_dry_run_decides() {
+    let mut cluster = awaiting(0);
+    cluster.world.ec2.deny(Call::RunInstances, NOT_ALLOWED);
+    ask_all(&cluster);
+    let denied = verdict(&cluster, &Architecture::Arm64).unwrap();
+    let VerdictOutcome::Denied { reason, message } = &denied.outcome else { panic!("{denied:?}") };
+    assert_eq!(*reason, ConditionReason::RunInstancesAuthCheckFailed);
+    assert!(message.contains("\"Action\":\"ec2:RunInstances\""), "{message}");
+    cluster.world.ec2.allow(Call::RunInstances);
+    for name in ["web-a", "web-b"] {
+        cluster.objects.pods.push(Arc::new(SeenPod::read(&pod(name, "1500m", None)).unwrap()));
+    }
+    cluster.report().unwrap();
+    wake(&cluster);
+    advance(&cluster, SignedDuration::from_secs(300));
+    wake(&cluster);
+    let launches = cluster.launches().unwrap();
+    assert!(launches.iter().all(|launch| launch.claims.len() == 1), "{launches:?}");
+    check_settled(&cluster, 2);
+    let now = verdict(&cluster, &Architecture::Arm64).unwrap();
+    assert_eq!((now.outcome, now.by), (VerdictOutcome::Allowed, VerdictSource::Launch));
+}
+
+#[test]
+fn what_a_service_control_policy_denies_is_tried_with_one_instance() {
+    let mut cluster = awaiting(0);
+    cluster.world.ec2.deny(Call::RunInstances, SCP);
+    ask_all(&cluster);
+    assert_eq!(outcomes(&cluster), ["arm64 doubted by dry-run", "x86_64 doubted by dry-run"]);
+    for n in 0..3 {
+        let name = format!("web-{n}");
+        cluster.objects.pods.push(Arc::new(SeenPod::read(&pod(&name, "1500m", None)).unwrap()));
+    }
+    cluster.report().unwrap();
+    wake(&cluster);
+    let asked: Vec<u32> =
+        cluster.world.ec2.requests().iter().map(|request| request.target_capacity).collect();
+    assert_eq!(asked.first(), Some(&1), "{asked:?}");
+    check_settled(&cluster, 3);
+    // A denial beside that launch is a warning.
+    cluster.objects.pods.clear();
+    cluster.report().unwrap();
+    advance(&cluster, SignedDuration::from_hours(12));
+    ask_all(&cluster);
+    assert!(outcomes(&cluster).contains(&"arm64 warned by dry-run".to_owned()), "{:?}", outcomes(&cluster));
+}
+
+#[test]
+fn a_denied_fleet_asks_no_further() {
+    let cluster = awaiting(0);
+    cluster.world.ec2.deny(Call::CreateFleet, NOT_ALLOWED);
+    wake(&cluster);
+    let denied = verdict(&cluster, &Architecture::X86_64).unwrap();
+    let VerdictOutcome::Denied { reason, .. } = denied.outcome else { panic!("{denied:?}") };
+    assert_eq!((reason, dry_runs(&cluster)), (ConditionReason::CreateFleetAuthCheckFailed, 0));
+}
+
+#[test]
+fn an_architecture_that_no_pool_takes_is_asked_about_only_after_an_edit() {
+    let mut cluster = awaiting(0);
+    cluster.objects.node_pools = vec![Arc::new(pool(&[&["kubernetes.io/arch", "amd64"]]))];
+    cluster.report().unwrap();
+    ask_all(&cluster);
+    assert_eq!(
+        (outcomes(&cluster).join(", "), dry_runs(&cluster)),
+        ("arm64 unused by dry-run, x86_64 allowed by dry-run".to_owned(), 1)
+    );
+    let mut edited = pool(&[]);
+    edited["metadata"]["generation"] = serde_json::json!(2);
+    cluster.objects.node_pools = vec![Arc::new(edited)];
+    cluster.report().unwrap();
+    cluster.put(add_step(&cluster.name)).unwrap();
+    wake(&cluster);
+    assert_eq!(outcomes(&cluster), ["arm64 allowed by dry-run", "x86_64 allowed by dry-run"]);
+}
+
+#[test]
+fn nothing_is_asked_where_the_clusters_stack_disables_it() {
+    let cluster = awaiting(0);
+    let key = keys::registry(&cluster.world.installation.region, &cluster.name);
+    let mut registry: Registry = from_item(&key, &cluster.world.table.peek(&key).unwrap()).unwrap();
+    registry.settings.dry_runs = FeatureGate::Disabled;
+    cluster.put(set(key, &registry)).unwrap();
+    wake(&cluster);
+    assert_eq!((dry_runs(&cluster), outcomes(&cluster).len()), (0, 0));
+}
+
+#[test]
+fn the_first_launch_finds_the_templates_of_the_dry_run() {
+    let mut cluster = awaiting(0);
+    ask_all(&cluster);
+    let made = || cluster.world.ec2.calls()[&Call::CreateLaunchTemplate].made;
+    let before = made();
+    let templates: Vec<tenon_table::items::TemplateItem> = cluster.all(keys::TEMPLATE).unwrap();
+    assert!(templates.iter().all(|template| template.made_at.is_some()) && before >= 2, "{templates:?}");
+    cluster.objects.pods.push(Arc::new(SeenPod::read(&pod("web", "1500m", None)).unwrap()));
+    cluster.report().unwrap();
+    wake(&cluster);
+    check_settled(&cluster, 1);
+    assert_eq!(cluster.world.ec2.calls()[&Call::CreateLaunchTemplate].made, before);
+}

@@ -1,0 +1,149 @@
+//! The request of a question: a launch as a pending pod would cause it, and the dry runs that show it to EC2.
+//!
+//! Decides which NodePool, types and subnet stand for the launches of a class and an architecture. It calls nothing.
+//!
+//! Invariant: template, tags, user data, block devices and fleet parameters are those of a launch, made by the same
+//! code.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_domain::digest::Digest;
+use tenon_domain::id::{ClusterName, NodeClassName, Region, SubnetId};
+use tenon_domain::launch::LaunchCause;
+use tenon_domain::snapshot::Snapshot;
+use tenon_domain::unavailable::Marks;
+use tenon_domain::wake::FunctionName;
+use tenon_ec2::port::{CreateFleetRequest, FleetOverride, RunInstancesProbe};
+use tenon_launching::build::{BuildError, BuiltLaunch, LaunchInput, build};
+use tenon_planning::provision::{PoolReadiness, sample};
+use tenon_runtime::HandlerError;
+use tenon_runtime::error::chain;
+use tenon_state::cluster::ObservedCluster;
+use tenon_state::observe::ClusterObservation;
+
+use super::Question;
+
+/// Letters and digits of a digest of NodePools.
+const DIGEST_DIGITS: usize = 12;
+
+/// A question's request.
+pub(super) enum BuiltQuestion {
+    /// The launch.
+    Launch(Box<BuiltLaunch>),
+    /// No NodePool takes nodes of the architecture.
+    Unused {
+        /// The digest of the class's NodePools.
+        pools: String,
+    },
+    /// No launch can be made from the class.
+    Refused {
+        /// A sentence.
+        message: String,
+    },
+    /// A NodePool waits for evidence, or for the answer to a launch.
+    NotNow,
+}
+
+/// The dry runs of a launch.
+pub(super) struct DryRuns {
+    pub(super) fleet: CreateFleetRequest,
+    pub(super) run: RunInstancesProbe,
+}
+
+/// Builds the launch of the first NodePool that takes nodes of the architecture. Marks don't matter: what is exhausted
+/// is allowed all the same.
+pub(super) fn built(
+    cluster: &ClusterName,
+    region: &Region,
+    observed: &ClusterObservation,
+    question: &Question<'_>,
+) -> BuiltQuestion {
+    let view = &observed.view;
+    let (Ok(registry), Ok(snapshot)) = (&view.registry, &observed.snapshot) else {
+        return BuiltQuestion::NotNow;
+    };
+    let mut world = ObservedCluster::new(cluster, registry, view, snapshot);
+    world.resolve(region);
+    let (marks, evidence) = (Marks::default(), BTreeMap::new());
+    let input = LaunchInput {
+        now: view.now,
+        by: FunctionName::Provisioner,
+        registry,
+        classes: &world.classes,
+        types: &world.types,
+        region,
+        marks: &marks,
+        replaced: &[],
+        leaving: &view.leaving,
+        evidence: &evidence,
+    };
+    let (mut is_ready, mut refusal) = (true, None);
+    for pool in world.pools_of(&question.class.name) {
+        if pool.readiness != PoolReadiness::Ready {
+            is_ready = false;
+            continue;
+        }
+        let Some(claim) = sample(&pool, &question.architecture) else { continue };
+        let mut built = build(&input, &[claim], &LaunchCause::PendingPods);
+        match (built.launches.pop(), built.refused.pop()) {
+            (Some(launch), _) => return BuiltQuestion::Launch(Box::new(launch)),
+            (None, Some((_, error @ BuildError::UserData(_)))) => refusal = Some(chain(&error)),
+            (None, _) => is_ready = false,
+        }
+    }
+    match refusal {
+        Some(why) => {
+            BuiltQuestion::Refused { message: format!("no launch can be made from the class: {why}") }
+        }
+        None if is_ready => BuiltQuestion::Unused { pools: pools_digest(snapshot, &question.class.name) },
+        None => BuiltQuestion::NotNow,
+    }
+}
+
+/// The digest of a class's NodePools: an edit changes it.
+pub(super) fn pools_digest(snapshot: &Snapshot, class: &NodeClassName) -> String {
+    let pools = snapshot.node_pools.iter().filter(|pool| pool.template.node_class.name == *class);
+    let texts: BTreeSet<[String; 3]> = pools
+        .map(|pool| {
+            let uid = pool.meta.uid.as_ref().map(ToString::to_string).unwrap_or_default();
+            [pool.name.to_string(), uid, pool.meta.generation.to_string()]
+        })
+        .collect();
+    Digest::of_texts(texts.iter().flatten().map(String::as_str)).base36(DIGEST_DIGITS)
+}
+
+/// The dry runs of a launch: the whole fleet, and an instance of its cheapest type. After a denial the next subnet has
+/// its turn, because one that is allowed is enough; `None` for a launch without overrides.
+pub(super) fn probe(built: &BuiltLaunch, failures: u32) -> Result<Option<DryRuns>, HandlerError> {
+    let fleet = CreateFleetRequest::from_stored(&built.launch.request)
+        .map_err(|error| HandlerError::Internal(chain(&error)))?;
+    let Some(template) = fleet.launch_templates.first() else { return Ok(None) };
+    let Some(with) = in_turn(&template.overrides, failures) else { return Ok(None) };
+    let Some((_, made)) = built.templates.iter().find(|(_, made)| made.name == template.name) else {
+        return Ok(None);
+    };
+    let run = RunInstancesProbe {
+        launch_template: template.name.clone(),
+        version: template.version.clone(),
+        // The subnet has the zone; a zone of the request would take the place of the template's placement.
+        with: FleetOverride { zone: None, ..with.clone() },
+        tags: fleet.tags.clone(),
+        metadata_options: made.data.metadata_options.clone(),
+        network_interfaces: made.data.network_interfaces.clone(),
+        security_groups: made.data.security_groups.clone(),
+    };
+    Ok(Some(DryRuns { fleet, run }))
+}
+
+/// The cheapest override in a subnet.
+fn in_turn(overrides: &[FleetOverride], failures: u32) -> Option<&FleetOverride> {
+    let mut subnets: Vec<Option<&SubnetId>> = Vec::new();
+    for with in overrides {
+        if !subnets.contains(&with.subnet.as_ref()) {
+            subnets.push(with.subnet.as_ref());
+        }
+    }
+    let turn = usize::try_from(failures).unwrap_or(0).checked_rem(subnets.len())?;
+    let subnet = subnets.get(turn)?;
+    overrides.iter().find(|with| with.subnet.as_ref() == *subnet)
+}

@@ -1,0 +1,110 @@
+//! What launches show of their classes: a launch that succeeded is EC2's consent, whatever a dry run said.
+//!
+//! Decides which launches are noted. A refused launch leaves a mark, which tells its class (`settle`).
+//!
+//! Invariants: a launch that was committed before the class last changed says nothing of it; a launch of a validated
+//! class is noted once an hour.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_domain::catalog::facts::Architecture;
+use tenon_domain::class_status::{ClassStatus, ConditionType};
+use tenon_domain::id::{ClusterName, NodeClassName};
+use tenon_domain::launch::Launch;
+use tenon_domain::launch_verdict::{
+    ClassVerdicts, JudgedRequest, LaunchVerdict, VALIDATION_REFRESH, VerdictOutcome,
+};
+use tenon_domain::registry::FeatureGate;
+use tenon_domain::unavailable::RequestDigest;
+use tenon_runtime::{HandlerError, Ports};
+use tenon_state::observe::ClusterObservation;
+
+use crate::settle::Settlement;
+use crate::validate::{awaits, write};
+
+/// What a launch showed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Noted {
+    /// Nothing new.
+    Nothing,
+    /// EC2 allows launches, which wasn't known.
+    Consent,
+    /// EC2 allows launches that a dry run was denied.
+    DoubtEnded,
+}
+
+/// The verdicts while the launches of one observation are sent.
+pub(crate) struct Validated<'a> {
+    cluster: &'a ClusterName,
+    observed: &'a ClusterObservation,
+    /// Those that this pass wrote.
+    written: BTreeMap<NodeClassName, ClassVerdicts>,
+}
+
+impl<'a> Validated<'a> {
+    /// Before the first launch.
+    pub(crate) const fn new(cluster: &'a ClusterName, observed: &'a ClusterObservation) -> Self {
+        Self { cluster, observed, written: BTreeMap::new() }
+    }
+
+    /// Notes a settled launch. A lost race changes nothing: the next launch is noted.
+    pub(crate) async fn note<P: Ports>(
+        &mut self,
+        ports: &P,
+        launch: &Launch,
+        settlement: &Settlement,
+    ) -> Result<Noted, HandlerError> {
+        let Some((status, refresh)) = self.judged(launch) else { return Ok(Noted::Nothing) };
+        let digest = RequestDigest::of_class(self.cluster, status);
+        let request = JudgedRequest { digest: &digest, refresh };
+        let view = &self.observed.view;
+        let known = self.written.get(&status.name).or_else(|| view.verdicts.get(&status.name));
+        let mut verdicts = known.cloned().unwrap_or_default();
+        let (mut noted, mut is_new) = (Noted::Nothing, false);
+        for architecture in launched(status, settlement) {
+            let before = verdicts.on(request, &architecture).cloned();
+            if before.is_none() && !awaits(status) {
+                continue;
+            }
+            let next = LaunchVerdict::of_launch(before.as_ref(), request, &architecture, ports.now());
+            let Some(next) = next else { continue };
+            is_new = true;
+            noted = noted.max(match before.map(|before| before.outcome) {
+                Some(VerdictOutcome::Allowed) => Noted::Nothing,
+                Some(VerdictOutcome::Unused { .. } | VerdictOutcome::Warned { .. }) | None => Noted::Consent,
+                Some(VerdictOutcome::Doubted { .. } | VerdictOutcome::Denied { .. }) => Noted::DoubtEnded,
+            });
+            verdicts = verdicts.with(next);
+        }
+        if !is_new || !write(ports, self.cluster, status, &verdicts).await? {
+            return Ok(Noted::Nothing);
+        }
+        self.written.insert(status.name.clone(), verdicts);
+        Ok(noted)
+    }
+
+    /// The class of a launch with the value of its annotation, if the launch was made from it as it is now.
+    fn judged(&self, launch: &Launch) -> Option<(&'a ClassStatus, Option<&'a str>)> {
+        let view = &self.observed.view;
+        let (Ok(registry), Ok(snapshot)) = (&view.registry, &self.observed.snapshot) else { return None };
+        let status = view.classes.get(&launch.class)?;
+        let told = status.condition(ConditionType::ValidationSucceeded)?;
+        let class = snapshot.node_classes.iter().find(|class| class.name == launch.class)?;
+        let asks = match registry.settings.dry_runs {
+            FeatureGate::Enabled => true,
+            FeatureGate::Disabled => false,
+        };
+        let of_this = launch.created_at >= told.since && status.generation == class.meta.generation;
+        let refresh = class.meta.annotations.get(VALIDATION_REFRESH);
+        (asks && of_this).then_some((status, refresh.map(String::as_str)))
+    }
+}
+
+/// The architectures of the launched instances.
+fn launched(status: &ClassStatus, settlement: &Settlement) -> BTreeSet<Architecture> {
+    let instances = settlement.claims.iter().filter_map(|claim| claim.state.instance());
+    instances
+        .filter_map(|instance| status.images.iter().find(|image| image.id == instance.image))
+        .map(|image| image.architecture.clone())
+        .collect()
+}
