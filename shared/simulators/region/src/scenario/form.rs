@@ -129,6 +129,15 @@ pub enum ScenarioStep {
     },
     /// EC2 takes launches again.
     AcceptLaunches {},
+    /// Policies deny a call, such as `RunInstances`.
+    DenyCall {
+        /// The call.
+        call: String,
+        /// Why, in the words of EC2's message: `because no identity-based policy allows the ec2:RunInstances action`.
+        because: String,
+    },
+    /// Policies allow the call of that name again.
+    AllowCall(String),
     /// AWS releases images of a family: `AmazonLinux2`, `AmazonLinux2023`, `Bottlerocket` or `Windows`.
     ReleaseImages {
         /// The family.

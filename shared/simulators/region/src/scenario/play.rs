@@ -152,6 +152,8 @@ impl Player {
                 region.twin().inject(Fault { call, when, effect: FaultEffect::Refused(error) });
             }
             ScenarioStep::AcceptLaunches {} => region.twin().clear_faults(),
+            ScenarioStep::DenyCall { call, because } => region.twin().deny(named_call(call)?, because),
+            ScenarioStep::AllowCall(call) => region.twin().allow(named_call(call)?),
             ScenarioStep::WithdrawType(name) => {
                 let name = InstanceType::parse(name).map_err(|error| error.to_string())?;
                 region.twin().withdraw_type(&name).map_err(|error| error.to_string())?;
@@ -222,6 +224,10 @@ impl Player {
     fn image(&self, name: &str) -> Result<&ImageId, String> {
         self.images.get(name).ok_or_else(|| format!("no image step made `{name}`"))
     }
+}
+
+fn named_call(name: &str) -> Result<Call, String> {
+    Call::parse(name).ok_or_else(|| format!("no call `{name}`"))
 }
 
 fn first_cluster(region: &SimulatedRegion) -> Result<ClusterName, String> {

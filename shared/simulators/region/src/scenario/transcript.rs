@@ -136,6 +136,8 @@ fn describe(step: &ScenarioStep) -> String {
         ScenarioStep::DeleteTemplates {} => "somebody deletes all launch templates".to_owned(),
         ScenarioStep::RefuseLaunches { code, .. } => format!("EC2 refuses launches: {code}"),
         ScenarioStep::AcceptLaunches {} => "EC2 takes launches again".to_owned(),
+        ScenarioStep::DenyCall { call, .. } => format!("a policy denies {call}"),
+        ScenarioStep::AllowCall(call) => format!("policies allow {call}"),
         ScenarioStep::ReportedMemory { instance_type, mebibytes } => {
             format!("kubelets on {instance_type} report {mebibytes} MiB of memory from now on")
         }
