@@ -118,7 +118,9 @@ fn resource_type(arn: &str) -> Option<(String, String)> {
     let mut parts = arn.splitn(6, ':');
     let (scheme, service) = (parts.next()?, parts.nth(1)?);
     let kind = parts.nth(2)?.split(['/', ':']).next()?;
-    let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+    let plain = |text: &str| {
+        !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    };
     (scheme == "arn" && plain(service) && plain(kind)).then(|| (service.to_owned(), kind.to_owned()))
 }
 

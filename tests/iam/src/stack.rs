@@ -279,6 +279,7 @@ pub fn account() -> Result<(Account, Vec<Stack>), String> {
     let mut stacks = vec![region];
     for cluster in CLUSTERS {
         let role = format!("{cluster}-node");
+        let guides = format!("KarpenterNodeRole-{cluster}");
         let snapshots = if cluster == "next" { SNAPSHOTS_OF_NEXT } else { ACCOUNT };
         let stack = Stack::read(
             include_str!("../../../infra/cluster.yaml"),
@@ -290,6 +291,8 @@ pub fn account() -> Result<(Account, Vec<Stack>), String> {
                 ("ServiceCidr", "10.100.0.0/16"),
                 ("NodeRole1", &role),
                 ("NodeRole1Profile", &role),
+                ("NodeRole2", &guides),
+                ("NodeRole2Profile", &guides),
                 ("SnapshotOwners", snapshots),
                 ("SubnetTags", "team=*"),
                 ("SecurityGroupTags", "team=*"),

@@ -185,7 +185,7 @@ fn what_a_service_control_policy_denies_is_tried_with_one_instance() {
     let asked: Vec<u32> =
         cluster.world.ec2.requests().iter().map(|request| request.target_capacity).collect();
     assert_eq!(asked.first(), Some(&1), "{asked:?}");
-    check_settled(&cluster, 3);
+    check_settled(&cluster, 2);
     // A denial beside that launch is a warning.
     cluster.objects.pods.clear();
     cluster.report().unwrap();
@@ -219,7 +219,7 @@ fn an_architecture_that_no_pool_takes_is_asked_about_only_after_an_edit() {
     cluster.objects.node_pools = vec![Arc::new(edited)];
     cluster.report().unwrap();
     cluster.put(add_step(&cluster.name)).unwrap();
-    wake(&cluster);
+    ask_all(&cluster);
     assert_eq!(outcomes(&cluster), ["arm64 allowed by dry-run", "x86_64 allowed by dry-run"]);
 }
 

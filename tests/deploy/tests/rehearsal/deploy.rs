@@ -61,7 +61,15 @@ pub(crate) async fn both_stacks() {
     let bootstrap = root().join("target/functions/catalog/bootstrap");
     assert!(bootstrap.exists(), "`{}` isn't there: run `infra/build host`", bootstrap.display());
     region_stack().await;
+    node_role().await;
     cluster_stack().await;
+}
+
+/// The role of the nodes, which an account has before the cluster's stack makes its instance profile.
+async fn node_role() {
+    let trust = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}"#;
+    let name = format!("{CLUSTER}-node");
+    aws(&["iam", "create-role", "--role-name", &name, "--assume-role-policy-document", trust]).await;
 }
 
 #[test]

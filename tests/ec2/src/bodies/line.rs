@@ -32,7 +32,7 @@ pub async fn the_line_launches_for_pods_and_takes_back_what_never_joins<S: Serve
     let types = types.filter(|info| info.is_hvm()).count();
     assert_eq!(line.types(), types);
     let class = line.class();
-    assert!(class.ready(), "{:?}", class.conditions);
+    assert!(class.launchable(), "{:?}", class.conditions);
     let (resolved, others) = line.images();
     let available = [server.world().image(), server.world().arm_image.clone()].map(|id| id.to_string());
     assert_eq!(
