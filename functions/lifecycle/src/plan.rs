@@ -197,7 +197,7 @@ fn plan_claim(
         ClaimStep { before: claim.clone(), after: claim.clone(), action: None, journal: Vec::new() };
     for _ in 0..STEPS_MOST {
         let found = match next(&step.after, input, halted) {
-            ClaimNext::Step(found) => found,
+            ClaimNext::Step(found) => *found,
             other @ (ClaimNext::Stay
             | ClaimNext::At(_)
             | ClaimNext::AskEc2(_)

@@ -72,7 +72,13 @@ pub enum ClaimNext {
         again: Option<Timestamp>,
     },
     /// It steps.
-    Step(LifecycleStep),
+    Step(Box<LifecycleStep>),
+}
+
+impl ClaimNext {
+    fn step(step: LifecycleStep) -> Self {
+        Self::Step(Box::new(step))
+    }
 }
 
 /// The claim's next step. During a halt, or before EC2's answer in this pass, nothing is terminated: the answer
@@ -111,17 +117,17 @@ fn observed(claim: &Claim, input: &LifecycleInput) -> ClaimNext {
                     let drain = DrainIntent { instance, node, reason: *reason, deadline: *deadline };
                     draining(claim, drain, input)
                 },
-                ClaimNext::Step,
+                ClaimNext::step,
             )
         }
         ClaimState::Drained { instance, node, reason, .. } => {
             let message = format!("terminating instance `{}` ({})", instance.id, reason.words());
             let step = || terminating(instance, node.clone(), *reason, input.now, message);
-            ClaimNext::Step(gone(claim, instance, node.as_ref(), *reason, input).unwrap_or_else(step))
+            ClaimNext::step(gone(claim, instance, node.as_ref(), *reason, input).unwrap_or_else(step))
         }
         ClaimState::Terminating { instance, node, reason, .. } => {
             gone(claim, instance, node.as_ref(), *reason, input)
-                .map_or(ClaimNext::AskEc2(poll(input)), ClaimNext::Step)
+                .map_or(ClaimNext::AskEc2(poll(input)), ClaimNext::step)
         }
     }
 }
@@ -141,7 +147,7 @@ pub enum Halted {
 
 fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &LifecycleInput) -> ClaimNext {
     if let Some(step) = taken_by_ec2(claim, instance, None, input) {
-        return ClaimNext::Step(step);
+        return ClaimNext::step(step);
     }
     let seen = input.node_of(instance, at);
     if let NodeSeen::Several = seen {
@@ -158,17 +164,17 @@ fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &L
                 at: input.now,
             };
             let message = format!("Node `{}` registered (instance `{}`)", found.name, instance.id);
-            return ClaimNext::Step(LifecycleStep { to, decision: Decision::Registered, message });
+            return ClaimNext::step(LifecycleStep { to, decision: Decision::Registered, message });
         }
         if let Some(step) = removal(claim, instance, Some(found), input) {
-            return ClaimNext::Step(step);
+            return ClaimNext::step(step);
         }
     } else if input.is_deleted_by_user(claim) {
         let message = format!(
             "terminating instance `{}`: NodeClaim `{}` or its NodePool was deleted before a Node joined",
             instance.id, claim.name
         );
-        return ClaimNext::Step(terminating(instance, None, RemovalReason::Deleted, input.now, message));
+        return ClaimNext::step(terminating(instance, None, RemovalReason::Deleted, input.now, message));
     }
     registration_timeout(instance, at, seen, input)
 }
@@ -187,7 +193,7 @@ fn registration_timeout(
         let minutes = REGISTRATION_TIMEOUT.as_mins();
         let message =
             format!("terminating instance `{}`: no Node joined within {minutes} minutes", instance.id);
-        ClaimNext::Step(terminating(instance, None, RemovalReason::RegistrationTimeout, input.now, message))
+        ClaimNext::step(terminating(instance, None, RemovalReason::RegistrationTimeout, input.now, message))
     };
     match (seen, &input.snapshot) {
         // The kubelet is alive, so only the registration hangs: that is the agent's problem, and no reason to lose
@@ -232,7 +238,7 @@ fn registered(
                 let message = format!(
                     "Node `{name}` is initialised: ready, startup taints removed, requested resources registered"
                 );
-                ClaimNext::Step(LifecycleStep { to, decision: Decision::Initialized, message })
+                ClaimNext::step(LifecycleStep { to, decision: Decision::Initialized, message })
             }
             Some(why) => {
                 let expiry = expiry(claim, input);
@@ -250,7 +256,7 @@ fn registered(
 /// The removal of a claim with a Node, if there is a reason.
 fn leave(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &LifecycleInput) -> ClaimNext {
     if let Some(step) = taken_by_ec2(claim, instance, Some(name), input) {
-        return ClaimNext::Step(step);
+        return ClaimNext::step(step);
     }
     let since = claim.state.since().unwrap_or(claim.created_at);
     let seen = input.node_of(instance, since);
@@ -268,7 +274,7 @@ fn leave(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &Li
             if let ClaimState::Draining { node, .. } = &mut step.to {
                 *node = Some(name.clone());
             }
-            ClaimNext::Step(step)
+            ClaimNext::step(step)
         }
         None => expiry(claim, input).map_or(ClaimNext::Stay, ClaimNext::At),
     }
@@ -427,7 +433,7 @@ fn draining(claim: &Claim, drain: DrainIntent<'_>, input: &LifecycleInput) -> Cl
         Some(message) => {
             let (instance, node) = (instance.clone(), node.cloned());
             let to = ClaimState::Drained { instance, node, reason, at: input.now };
-            ClaimNext::Step(LifecycleStep { to, decision: Decision::Drained, message })
+            ClaimNext::step(LifecycleStep { to, decision: Decision::Drained, message })
         }
         // The snapshot is older than the drain: the agent's next heartbeat decides, even without a change.
         None if matches!(seen, NodeSeen::Unknown) => {

@@ -232,6 +232,8 @@ fn image_text(image: &ResolvedImage) -> String {
     let architecture = image.architecture.as_str();
     match image.variant {
         ImageVariant::Any => format!("{} ({architecture})", image.id),
-        variant => format!("{} ({architecture} {variant})", image.id),
+        variant @ (ImageVariant::Standard | ImageVariant::Nvidia | ImageVariant::Neuron) => {
+            format!("{} ({architecture} {variant})", image.id)
+        }
     }
 }

@@ -1,7 +1,4 @@
 //! The ports' tests on moto, through the adapters.
-
-#![expect(clippy::unwrap_used, reason = "helpers of an integration test fail as tests do")]
-
 use tenon_ec2::Parameters;
 use tenon_ec2_tests::{MotoServer, Server, edges, run};
 

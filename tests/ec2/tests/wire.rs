@@ -158,9 +158,9 @@ fn placement_groups_are_found_and_launched_into() {
         };
         server.twin().create_placement_group(made.clone());
         let by_name = PlacementGroupSelector::Name(made.name.clone());
-        assert_eq!(ec2.describe_placement_groups(&by_name).await.unwrap(), [made.clone()]);
+        assert_eq!(ec2.describe_placement_groups(&by_name).await.unwrap(), std::slice::from_ref(&made));
         let by_id = PlacementGroupSelector::Id(made.id.clone());
-        assert_eq!(ec2.describe_placement_groups(&by_id).await.unwrap(), [made.clone()]);
+        assert_eq!(ec2.describe_placement_groups(&by_id).await.unwrap(), std::slice::from_ref(&made));
         let unknown = PlacementGroupSelector::Name("other".to_owned());
         let error = ec2.describe_placement_groups(&unknown).await.unwrap_err();
         assert_eq!(error.class(), ErrorClass::NotFound);

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_domain::claim::ClaimState;
 use tenon_domain::id::{ClusterName, ImageId};
+use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_domain::tags;
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{CreateFleetRequest, LaunchTemplateFilter, TagFilter};
@@ -17,7 +18,8 @@ use tenon_memory_table::block_on;
 use tenon_region::engine::SimulatedRegion;
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, ClusterForm, Scenario, build};
-use tenon_table::items::{TemplateItem, from_item, keys};
+use tenon_table::items::{TemplateItem, from_item, keys, set};
+use tenon_table::{Table, content_commit};
 
 use crate::chaos::{Chaos, Weather};
 use crate::history::ClusterMoment;
@@ -145,6 +147,7 @@ impl Turns {
         let mut region = build(&world(options.seed), &made).ok()?;
         region.set_listeners(Listeners::None);
         let cluster = ClusterName::parse(CLUSTER).ok()?;
+        without_dry_runs(&region, &cluster)?;
         let mut turns = Self { region, cluster, weather, newer: None, made: 0 };
         turns.pass(CALM_BEFORE);
         hooks.set_weather(weather);
@@ -166,6 +169,15 @@ impl Turns {
         self.made += 1;
         self.newer = Some(self.region.make_image(&image(&format!("node-{}", self.made))));
     }
+}
+
+/// A dry run would find a missing template before a launch does.
+fn without_dry_runs(region: &SimulatedRegion, cluster: &ClusterName) -> Option<()> {
+    let key = keys::registry(&region.installation().region, cluster);
+    let mut registry: Registry = from_item(&key, &region.table().peek(&key)?).ok()?;
+    registry.settings.dry_runs = FeatureGate::Disabled;
+    let commit = content_commit(Vec::new(), vec![set(key, &registry)]);
+    block_on(region.table().commit(&commit)).ok()
 }
 
 fn world(seed: u64) -> Scenario {

@@ -60,7 +60,10 @@ fn a_group_is_found_by_id_and_by_name() {
     let made = group("pg-1", PlacementStrategy::Spread);
     world.twin.create_placement_group(made.clone());
     let find = |of| now(world.twin.describe_placement_groups(&of));
-    assert_eq!(find(PlacementGroupSelector::Name("named-pg-1".to_owned())).unwrap(), [made.clone()]);
+    assert_eq!(
+        find(PlacementGroupSelector::Name("named-pg-1".to_owned())).unwrap(),
+        std::slice::from_ref(&made)
+    );
     assert_eq!(find(PlacementGroupSelector::Id(made.id.clone())).unwrap(), [made]);
     let error = find(PlacementGroupSelector::Name("other".to_owned())).unwrap_err();
     assert_eq!(error.class(), ErrorClass::NotFound);

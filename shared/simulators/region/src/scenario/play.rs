@@ -124,6 +124,7 @@ impl Player {
         Progress::At(now)
     }
 
+    #[expect(clippy::too_many_lines, reason = "a table: an arm for each step")]
     fn begin(&mut self, region: &mut SimulatedRegion, step: &ScenarioStep) -> Result<(), String> {
         let after = |duration: &SignedDuration| region.now().checked_add(*duration).unwrap_or(Timestamp::MAX);
         match step {
