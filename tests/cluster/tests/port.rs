@@ -137,6 +137,8 @@ impl PortWorld {
     }
 
     async fn lists(&mut self) -> Told {
+        let version = self.kube.version().await.map_err(told("version"))?;
+        assert!(version.starts_with("1.") && version.split('.').count() == 2, "{version}");
         for kind in WATCHED {
             self.kube.list(kind).await.map_err(told("list"))?;
         }
@@ -302,7 +304,7 @@ impl PortWorld {
         let status = json!({"nodes": 1, "resources": {"cpu": "2", "nodes": "1"},
             "conditions": [condition("NodeClassReady"), condition("Ready"), condition("tenon.dev/Unsupported")]});
         self.show(Kind::NodePool, &name, &status).await?;
-        self.apply(json!({"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": name},
+        let class = self.apply(json!({"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": name},
             "spec": {"role": "r", "amiSelectorTerms": [{"alias": "al2023@latest"}],
                 "subnetSelectorTerms": [{"tags": {"a": "b"}}], "securityGroupSelectorTerms": [{"tags": {"a": "b"}}]}}))
             .await;
@@ -311,7 +313,9 @@ impl PortWorld {
             "securityGroups": [{"id": "sg-1", "name": "nodes"}],
             "amis": [{"id": "ami-1", "name": "al2023", "requirements": [arch]}], "instanceProfile": "nodes",
             "conditions": [condition("AMIsReady"), condition("Ready")]});
-        self.show(Kind::Ec2NodeClass, &name, &status).await
+        self.show(Kind::Ec2NodeClass, &name, &status).await?;
+        let hash = json!({"metadata": {"annotations": {"karpenter.k8s.aws/ec2nodeclass-hash": "1"}}});
+        self.kube.patch(&class, &hash, &Precondition::None).await.map_err(told("patch class")).map(drop)
     }
 
     async fn notes(&mut self) -> Told {
