@@ -14,6 +14,8 @@ use tenon_ec2::port::InstanceProfileFacts;
 use tenon_ec2::{Ec2Error, right_of};
 use tenon_runtime::error::chain;
 
+use crate::plan::later;
+
 /// How long EC2 may not know a new profile or its role. IAM is eventually consistent, and gives no bound
 /// (docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html, "Changes that I make are not always immediately
 /// visible"); a launch that EC2 refuses earlier is tried again.
@@ -174,10 +176,6 @@ fn unanswered(judged: JudgedProfile<'_>, error: &Ec2Error) -> Seen<()> {
     );
     let next_try = later(judged.now, LOOK_EVERY);
     Seen::Unseen { reason: ConditionReason::InstanceProfileNotChecked, message, next_try }
-}
-
-fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
-    at.saturating_add(by).unwrap_or(at)
 }
 
 #[cfg(test)]

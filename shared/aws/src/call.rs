@@ -100,6 +100,24 @@ impl FailedCall {
     }
 }
 
+/// The answer of a call, or the port's error; a failed call is reported.
+pub(crate) fn answer<T, E>(
+    report: Option<&FailedCallSink>,
+    action: &'static str,
+    sent: Result<T, SdkError<E, HttpResponse>>,
+) -> Result<T, Ec2Error>
+where
+    E: ProvideErrorMetadata + Error + 'static,
+{
+    sent.map_err(|error| {
+        let failed = FailedCall::of(action, &error);
+        if let Some(report) = report {
+            report(&failed);
+        }
+        failed.into_error()
+    })
+}
+
 /// An error with all that caused it.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();

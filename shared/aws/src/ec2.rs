@@ -24,7 +24,7 @@ use tenon_ec2::port::{
 };
 use tenon_ec2::{Ec2, Ec2Error};
 
-use crate::call::{CallEffect, FailedCall, FailedCallSink};
+use crate::call::{self, CallEffect, FailedCall, FailedCallSink};
 use crate::filters::{self, list};
 use crate::reading::{Malformed, next};
 use crate::settings::{retries, timeouts};
@@ -93,7 +93,7 @@ impl AwsEc2 {
     where
         E: ProvideErrorMetadata + Error + 'static,
     {
-        sent.map_err(|error| self.failed(action, &error).into_error())
+        call::answer(self.report.as_ref(), action, sent)
     }
 
     /// The result of a dry run: EC2 returns both outcomes as errors.

@@ -5,65 +5,28 @@
 
 use std::time::Duration;
 
-use aws_sdk_iam::Client;
-use aws_sdk_iam::config::{BehaviorVersion, Builder};
 use aws_sdk_iam::types::InstanceProfile as SdkInstanceProfile;
-use aws_types::SdkConfig;
 use tenon_ec2::port::InstanceProfileFacts;
 use tenon_ec2::{Ec2Error, InstanceProfiles};
 
-use crate::call::{FailedCall, FailedCallSink};
+use crate::call;
 use crate::reading::{Malformed, moment, parsed, required};
-use crate::settings::{retries, short_timeouts};
+use crate::settings::service;
 
 const ACTION: &str = "GetInstanceProfile";
 
 /// A VPC without a way to the internet doesn't reach IAM; the function that asks has work beside it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// IAM of an account.
-#[derive(Clone)]
-pub struct AwsInstanceProfiles {
-    client: Client,
-    report: Option<FailedCallSink>,
-}
-
-impl std::fmt::Debug for AwsInstanceProfiles {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AwsInstanceProfiles").finish_non_exhaustive()
-    }
-}
-
-impl AwsInstanceProfiles {
-    /// IAM of the partition of `config`'s region. Its retries and timeouts are replaced.
-    #[must_use]
-    pub fn new(config: &SdkConfig) -> Self {
-        let config = Builder::from(config)
-            .behavior_version(BehaviorVersion::v2026_01_12())
-            .retry_config(retries())
-            .timeout_config(short_timeouts(CALL_TIMEOUT))
-            .build();
-        Self { client: Client::from_conf(config), report: None }
-    }
-
-    /// Reports every failed call, with its request id.
-    #[must_use]
-    pub fn reporting(mut self, report: FailedCallSink) -> Self {
-        self.report = Some(report);
-        self
-    }
+service! {
+    /// IAM of an account.
+    AwsInstanceProfiles of aws_sdk_iam, CALL_TIMEOUT
 }
 
 impl InstanceProfiles for AwsInstanceProfiles {
     async fn instance_profile(&self, name: &str) -> Result<InstanceProfileFacts, Ec2Error> {
-        let sent = self.client.get_instance_profile().instance_profile_name(name).send();
-        let answer = sent.await.map_err(|error| {
-            let failed = FailedCall::of(ACTION, &error);
-            if let Some(report) = &self.report {
-                report(&failed);
-            }
-            failed.into_error()
-        })?;
+        let sent = self.client.get_instance_profile().instance_profile_name(name).send().await;
+        let answer = call::answer(self.report.as_ref(), ACTION, sent)?;
         required(answer.instance_profile(), "InstanceProfile")
             .and_then(facts)
             .map_err(|malformed| malformed.into_error(ACTION))

@@ -5,66 +5,29 @@
 
 use std::time::Duration;
 
-use aws_sdk_ssm::Client;
-use aws_sdk_ssm::config::{BehaviorVersion, Builder};
 use aws_sdk_ssm::operation::get_parameters::GetParametersOutput;
 use aws_sdk_ssm::types::Parameter as SdkParameter;
-use aws_types::SdkConfig;
 use tenon_ec2::port::{Parameter, without_selector};
 use tenon_ec2::{Ec2Error, Parameters};
 
-use crate::call::{FailedCall, FailedCallSink};
+use crate::call;
 use crate::reading::{Malformed, required};
-use crate::settings::{retries, short_timeouts};
+use crate::settings::service;
 
 const ACTION: &str = "GetParameters";
 
 /// A function looks at several classes in thirty seconds; without an answer the last images stay.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Systems Manager of an account and region.
-#[derive(Clone)]
-pub struct AwsParameters {
-    client: Client,
-    report: Option<FailedCallSink>,
-}
-
-impl std::fmt::Debug for AwsParameters {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AwsParameters").finish_non_exhaustive()
-    }
-}
-
-impl AwsParameters {
-    /// Systems Manager in the region of `config`, whose retries and timeouts are replaced.
-    #[must_use]
-    pub fn new(config: &SdkConfig) -> Self {
-        let config = Builder::from(config)
-            .behavior_version(BehaviorVersion::v2026_01_12())
-            .retry_config(retries())
-            .timeout_config(short_timeouts(CALL_TIMEOUT))
-            .build();
-        Self { client: Client::from_conf(config), report: None }
-    }
-
-    /// Reports every failed call, with its request id.
-    #[must_use]
-    pub fn reporting(mut self, report: FailedCallSink) -> Self {
-        self.report = Some(report);
-        self
-    }
+service! {
+    /// Systems Manager of an account and region.
+    AwsParameters of aws_sdk_ssm, CALL_TIMEOUT
 }
 
 impl Parameters for AwsParameters {
     async fn parameters(&self, names: &[String]) -> Result<Vec<Parameter>, Ec2Error> {
-        let sent = self.client.get_parameters().set_names(Some(names.to_vec())).send();
-        let answer = sent.await.map_err(|error| {
-            let failed = FailedCall::of(ACTION, &error);
-            if let Some(report) = &self.report {
-                report(&failed);
-            }
-            failed.into_error()
-        })?;
+        let sent = self.client.get_parameters().set_names(Some(names.to_vec())).send().await;
+        let answer = call::answer(self.report.as_ref(), ACTION, sent)?;
         found(names, &answer).map_err(|malformed| malformed.into_error(ACTION))
     }
 }
