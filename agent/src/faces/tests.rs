@@ -281,6 +281,7 @@ fn class(conditions: Vec<Condition>) -> ClassStatus {
         security_groups: Vec::new(),
         images: Vec::new(),
         rejected_images: Vec::new(),
+        refused_images: Vec::new(),
         reservations: ClassReservations::default(),
         instance_profile: None,
         profile_seen: None,

@@ -4,6 +4,7 @@ use serde_json::{Map, Value as Json, json};
 use tenon_domain::Timestamp;
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
+use tenon_domain::boot::BootRecord;
 use tenon_domain::class_status::{ConditionReason, ConditionType};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClusterName, Region};
@@ -58,7 +59,7 @@ pub(crate) async fn list<T: Table>(
             classes
         }
         GetKind::Rollouts => by_prefix(table, cluster(), keys::COMMAND).await?,
-        GetKind::Images => by_prefix(table, region(), keys::IMAGE).await?,
+        GetKind::Images => images(table, scope).await?,
         GetKind::Types => by_prefix(table, region(), keys::TYPE).await?,
         GetKind::Unavailable => unavailable(table, scope).await?,
         GetKind::Learned => {
@@ -111,6 +112,33 @@ async fn unavailable<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Js
     };
     let said = items.iter().filter(|(key, item)| !forgotten(key, item));
     Ok(said.map(|(_, item)| Json::Object(json::item(item))).collect())
+}
+
+/// Images, with what their instances showed: `boots` by cluster and class, and `failed` while a failure counts.
+async fn images<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, ListError> {
+    let pk = keys::region_pk(scope.region);
+    let mut images = by_prefix(table, Some(pk.clone()), keys::IMAGE).await?;
+    let boots = query(table, pk, SkRange::Prefix(keys::BOOT.to_owned())).await?;
+    for image in images.iter_mut().filter_map(Json::as_object_mut) {
+        let (mut shown, mut failed) = (Vec::new(), Vec::new());
+        for (key, item) in &boots {
+            let Ok(record) = from_item::<BootRecord>(key, item) else { continue };
+            if image.get("id").and_then(Json::as_str) != Some(record.image.as_str()) {
+                continue;
+            }
+            shown.push(Json::Object(json::item(item)));
+            if let Some(failure) = record.failure.filter(|failure| scope.now < failure.until()) {
+                failed.push(format!("{} ({}/{})", failure.fault, record.cluster, record.class));
+            }
+        }
+        if !shown.is_empty() {
+            image.insert("boots".to_owned(), Json::Array(shown));
+        }
+        if !failed.is_empty() {
+            image.insert("failed".to_owned(), json!(failed));
+        }
+    }
+    Ok(images)
 }
 
 /// Gives conditions that hold the reason that Kubernetes shows: their own type.

@@ -174,8 +174,15 @@ fn class_view(status: &ClassStatus, view: &ClusterView, snapshot: &Snapshot) -> 
         name: status.name.clone(),
         readiness: if current && status.ready() { ClassReadiness::Ready } else { ClassReadiness::NotReady },
         images: status.images.clone(),
+        failed_images: status
+            .rejected_images
+            .iter()
+            .filter(|image| image.reasons.iter().all(|reason| reason.fault.is_of_instance()))
+            .map(|image| image.id.clone())
+            .collect(),
         subnets: status.subnets.iter().map(|subnet| subnet.id.clone()).collect(),
         reservations: right
             .map(|right| DriftingReservations { right, of_class: status.reservations.clone() }),
+        placement_group: status.placement_group.as_ref().map(|group| group.id.clone()),
     }
 }

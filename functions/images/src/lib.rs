@@ -14,12 +14,15 @@ use std::collections::BTreeSet;
 use tenon_domain::id::ImageId;
 use tenon_domain::report::Report;
 use tenon_domain::wake::{FunctionName, WakeCause};
+use tenon_ec2::Ec2Error;
 use tenon_runtime::{Handler, HandlerError, Ports, WakeScope};
 use tenon_state::pass::{AfterCommit, End, Of, Pass, run};
+use tenon_table::CommitError;
+use tenon_table::items::ImageSweep;
 
 pub use observe::ImagesLook;
 use observe::ImagesObservation;
-use plan::ImagesPlan;
+use plan::{ImageChange, ImagesPlan};
 
 /// The function.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,6 +44,28 @@ impl Handler for Images {
     }
 }
 
+/// The result of a pass.
+#[derive(Debug, Default)]
+pub(crate) struct ImagesDone {
+    /// The written changes.
+    pub(crate) committed: Vec<ImageChange>,
+    /// Images that another pass wrote first: they are looked at again.
+    pub(crate) lost: Option<LostImages>,
+    /// The sweep, if this was a whole one.
+    pub(crate) sweep: Option<ImageSweep>,
+    /// Why the look is incomplete.
+    pub(crate) failed: Option<Ec2Error>,
+}
+
+/// Images whose records another pass wrote first.
+#[derive(Debug)]
+pub(crate) struct LostImages {
+    /// Which.
+    pub(crate) ids: BTreeSet<ImageId>,
+    /// The first lost commit.
+    pub(crate) error: CommitError,
+}
+
 /// A look at some images, or at all.
 struct ImagesPass<'a, P> {
     ports: &'a P,
@@ -51,7 +76,7 @@ impl<P: Ports> Pass for ImagesPass<'_, P> {
     type Ports = P;
     type Input = ImagesObservation;
     type Plan = ImagesPlan;
-    type Done = ImagesPlan;
+    type Done = ImagesDone;
 
     fn ports(&self) -> &P {
         self.ports
@@ -65,8 +90,18 @@ impl<P: Ports> Pass for ImagesPass<'_, P> {
         Of::Region(&self.ports.installation().region)
     }
 
-    async fn observe(&self, _: &mut ImagesPlan) -> Result<Option<ImagesObservation>, HandlerError> {
-        observe::observe(self.ports, &self.look).await.map(Some)
+    async fn observe(&self, done: &mut ImagesDone) -> Result<Option<ImagesObservation>, HandlerError> {
+        let again = done.lost.as_ref().map(|lost| ImagesLook::At(lost.ids.clone()));
+        let observed = observe::observe(self.ports, again.as_ref().unwrap_or(&self.look)).await?;
+        if again.is_none() {
+            done.sweep.clone_from(&observed.sweep);
+        }
+        if let Some(error) = &observed.failed {
+            done.failed = Some(error.clone());
+            // Records that lost their race stay older than the sweep.
+            done.sweep = done.sweep.take().filter(|_| again.is_none());
+        }
+        Ok(Some(observed))
     }
 
     fn plan(&self, observed: &ImagesObservation) -> (ImagesPlan, Report) {
@@ -77,23 +112,25 @@ impl<P: Ports> Pass for ImagesPass<'_, P> {
         &self,
         _: &ImagesObservation,
         plan: ImagesPlan,
-        done: &mut ImagesPlan,
+        done: &mut ImagesDone,
     ) -> Result<AfterCommit, HandlerError> {
-        commit::commit(self.ports, &plan).await?;
-        *done = plan;
-        Ok(AfterCommit::Settled)
+        commit::commit(self.ports, &plan, done).await?;
+        Ok(if done.lost.is_some() { AfterCommit::LookAgain } else { AfterCommit::Settled })
     }
 
-    async fn execute(&self, observed: &ImagesObservation, plan: &mut ImagesPlan) -> Result<(), HandlerError> {
-        execute::execute(self.ports, plan).await;
-        // Answers are kept; the rest is queried again when the message comes back.
-        match &observed.failed {
-            Some(error) if plan.unanswered > 0 => Err(HandlerError::Ec2(error.clone())),
-            Some(_) | None => Ok(()),
+    async fn execute(&self, _: &ImagesObservation, done: &mut ImagesDone) -> Result<(), HandlerError> {
+        execute::execute(self.ports, &done.committed).await;
+        if let Some(LostImages { error, .. }) = done.lost.take() {
+            return Err(HandlerError::Commit(error));
         }
+        if let Some(sweep) = &done.sweep {
+            commit::swept(self.ports, sweep).await?;
+        }
+        // Answers are kept; the rest is queried again when the message comes back.
+        done.failed.take().map_or(Ok(()), |error| Err(HandlerError::Ec2(error)))
     }
 
-    fn end(&self, _: ImagesObservation, _: &ImagesPlan) -> End {
+    fn end(&self, _: ImagesObservation, _: &ImagesDone) -> End {
         End::default()
     }
 }

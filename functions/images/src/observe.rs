@@ -1,4 +1,7 @@
 //! Reads the records of images and the classes' queries, and asks EC2 about both.
+//!
+//! Invariant: a record is read before EC2 is asked about its image, so that no answer is older than the record that it
+//! replaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +10,8 @@ use tenon_domain::image::ImageRecord;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{DisabledImages, ImageFilter};
 use tenon_runtime::{HandlerError, Ports};
-use tenon_state::image_query::{ClassImages, describe};
-use tenon_table::items::{self, keys};
+use tenon_state::image_query::{ClassImages, describe, digest};
+use tenon_table::items::{self, ImageSweep, keys};
 use tenon_table::{Consistency, Key, Query, SkRange, Table, limits, query_all};
 
 use crate::plan::{ImagesInput, is_final};
@@ -34,6 +37,8 @@ pub(crate) struct ImagesObservation {
     pub(crate) input: ImagesInput,
     /// The last question that EC2 didn't answer.
     pub(crate) failed: Option<Ec2Error>,
+    /// The queries that EC2 answered, if it answered about every known image too; only of a sweep.
+    pub(crate) sweep: Option<ImageSweep>,
 }
 
 pub(crate) async fn observe<P: Ports>(
@@ -51,37 +56,43 @@ pub(crate) async fn observe<P: Ports>(
         }
         ImagesLook::At(ids) => (known_of(ports, region, ids).await?, BTreeSet::new(), ids.clone()),
     };
-    let mut input = ImagesInput { now, known, seen: BTreeMap::new(), asked: BTreeSet::new(), unanswered: 0 };
+    let mut input = ImagesInput { now, known, seen: BTreeMap::new(), asked: BTreeSet::new() };
     let mut failed = None;
+    let mut queries = BTreeSet::new();
     for filter in filters.iter().take(QUERIES) {
-        ask(ports, filter, &mut input, &mut failed).await;
+        if ask(ports, filter, &mut input, &mut failed).await {
+            queries.insert(digest(filter));
+        }
     }
+    // An image that no longer matches a query shows only when it is asked for by id.
+    let mut all_asked = true;
     // Images in a query's answer aren't queried by id.
     let rest: Vec<ImageId> = ids.into_iter().filter(|id| !input.seen.contains_key(id)).collect();
     for some in rest.chunks(IDS_A_QUERY) {
         let filter =
             ImageFilter { ids: some.to_vec(), disabled: DisabledImages::Include, ..ImageFilter::default() };
-        ask(ports, &filter, &mut input, &mut failed).await;
+        all_asked &= ask(ports, &filter, &mut input, &mut failed).await;
     }
-    read_unknown(ports, region, &mut input).await?;
-    Ok(ImagesObservation { input, failed })
+    let sweeps = all_asked && !queries.is_empty();
+    Ok(ImagesObservation { input, failed, sweep: sweeps.then_some(ImageSweep { at: now, queries }) })
 }
 
-/// Queries EC2; a failed query says nothing about any image.
+/// Queries EC2, and returns whether it answered; a failed query says nothing about any image.
 async fn ask<P: Ports>(
     ports: &P,
     filter: &ImageFilter,
     input: &mut ImagesInput,
     failed: &mut Option<Ec2Error>,
-) {
+) -> bool {
     match describe(ports.ec2(), filter).await {
         Ok(images) => {
             input.asked.extend(filter.ids.iter().cloned());
             input.seen.extend(images.into_iter().map(|image| (image.id.clone(), image)));
+            true
         }
         Err(error) => {
-            input.unanswered += 1;
             *failed = Some(error);
+            false
         }
     }
 }
@@ -109,20 +120,6 @@ async fn known_of<P: Ports>(
         }
     }
     Ok(known)
-}
-
-/// A lagging read must not make a known image look new, so images without a record are read consistently.
-async fn read_unknown<P: Ports>(
-    ports: &P,
-    region: &Region,
-    input: &mut ImagesInput,
-) -> Result<(), HandlerError> {
-    let unknown: BTreeSet<ImageId> =
-        input.seen.keys().filter(|id| !input.known.contains_key(*id)).cloned().collect();
-    if !unknown.is_empty() {
-        input.known.extend(known_of(ports, region, &unknown).await?);
-    }
-    Ok(())
 }
 
 fn record(key: &Key, item: &tenon_table::Item) -> Result<(ImageId, ImageRecord), HandlerError> {

@@ -33,8 +33,6 @@ pub struct ImagesInput {
     pub seen: BTreeMap<ImageId, Image>,
     /// Ids with an answer, whether EC2 returned the image or not.
     pub asked: BTreeSet<ImageId>,
-    /// Queries and ids that EC2 gave no answer to.
-    pub unanswered: usize,
 }
 
 /// The writes and announcements.
@@ -42,13 +40,13 @@ pub struct ImagesInput {
 pub struct ImagesPlan {
     /// Changes, by image.
     pub changes: Vec<ImageChange>,
-    /// Queries and ids without an answer: their records stay, and the pass fails for them.
-    pub unanswered: usize,
 }
 
 /// One image's change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageChange {
+    /// The revision of its observed record, if it had one.
+    pub before: Option<u64>,
     /// Its new record.
     pub record: ImageRecord,
     /// Its state's change, if it has one: the decision's record.
@@ -81,7 +79,7 @@ pub const fn is_final(state: ImageState) -> bool {
 /// Plans the writes and announcements. It refuses nothing: an unusable state is a decision.
 #[must_use]
 pub fn plan(input: &ImagesInput) -> ImagesPlan {
-    let mut plan = ImagesPlan { unanswered: input.unanswered, ..ImagesPlan::default() };
+    let mut plan = ImagesPlan::default();
     let mut looked: BTreeSet<&ImageId> = input.asked.iter().collect();
     looked.extend(input.seen.keys());
     for id in looked {
@@ -99,12 +97,14 @@ pub fn plan(input: &ImagesInput) -> ImagesPlan {
 
 fn described(image: &Image, known: Option<&ImageRecord>, now: Timestamp) -> ImageRecord {
     ImageRecord {
+        revision: next_revision(known),
         id: image.id.clone(),
         name: image.name.clone(),
         state: image.state,
         architecture: image.architecture.map(Into::into),
         created_at: image.created_at,
         owner: image.owner.clone(),
+        owner_alias: image.owner_alias.clone(),
         tags: image.tags.clone(),
         deprecated_at: image.deprecated_at,
         facts: image.facts.clone(),
@@ -113,19 +113,30 @@ fn described(image: &Image, known: Option<&ImageRecord>, now: Timestamp) -> Imag
     }
 }
 
+fn next_revision(known: Option<&ImageRecord>) -> u64 {
+    known.map_or(1, |known| known.revision.saturating_add(1))
+}
+
 /// An image that EC2 doesn't return: its record stays, except for the state. A failed image stays failed, which says
 /// more.
 fn gone(id: &ImageId, known: Option<&ImageRecord>, now: Timestamp) -> ImageRecord {
+    let revision = next_revision(known);
     match known {
-        Some(known) if known.state == ImageState::Failed => ImageRecord { seen_at: now, ..known.clone() },
-        Some(known) => ImageRecord { state: ImageState::Deregistered, seen_at: now, ..known.clone() },
+        Some(known) if known.state == ImageState::Failed => {
+            ImageRecord { revision, seen_at: now, ..known.clone() }
+        }
+        Some(known) => {
+            ImageRecord { revision, state: ImageState::Deregistered, seen_at: now, ..known.clone() }
+        }
         None => ImageRecord {
+            revision,
             id: id.clone(),
             name: String::new(),
             state: ImageState::Deregistered,
             architecture: None,
             created_at: None,
             owner: String::new(),
+            owner_alias: None,
             tags: BTreeMap::new(),
             deprecated_at: None,
             facts: ImageFacts::default(),
@@ -136,18 +147,24 @@ fn gone(id: &ImageId, known: Option<&ImageRecord>, now: Timestamp) -> ImageRecor
 }
 
 fn change(known: Option<&ImageRecord>, record: ImageRecord, now: Timestamp) -> Option<ImageChange> {
-    let same = |known: &&ImageRecord| ImageRecord { seen_at: record.seen_at, ..(*known).clone() } == record;
+    let revision = known.map(|known| known.revision);
+    let same = |known: &&ImageRecord| {
+        ImageRecord { revision: record.revision, seen_at: record.seen_at, ..(*known).clone() } == record
+    };
     if let Some(known) = known.filter(same) {
         let recent = now.duration_since(known.seen_at) < SEEN_WITHIN;
         let keep = recent || is_final(record.state);
-        let seen = || ImageChange { record, journal: None, announcement: None, expires_at: None };
+        let seen =
+            || ImageChange { before: revision, record, journal: None, announcement: None, expires_at: None };
         return (!keep).then(seen);
     }
     let before = known.map(|known| known.state);
     let moved = before != Some(record.state);
-    // A new tag, name or deprecation of an available image may make another class select it. Its facts never change;
-    // records of older releases have none.
+    // A new tag, name or deprecation of an available image may make another class select it. Its facts and its owner
+    // never change; records of older releases have no facts and no alias.
     let learned = |known: &ImageRecord| ImageRecord {
+        revision: record.revision,
+        owner_alias: record.owner_alias.clone(),
         facts: record.facts.clone(),
         seen_at: record.seen_at,
         ..known.clone()
@@ -155,6 +172,7 @@ fn change(known: Option<&ImageRecord>, record: ImageRecord, now: Timestamp) -> O
     let selectable = known.is_none_or(|known| learned(known) != record);
     let matters = moved || (selectable && record.state == ImageState::Available);
     Some(ImageChange {
+        before: revision,
         journal: moved.then(|| journal(&record, before, now)),
         announcement: if matters { announcement(record.state) } else { None },
         expires_at: is_final(record.state).then(|| now.saturating_add(GONE_KEPT).unwrap_or(now)),
@@ -228,7 +246,6 @@ mod tests {
             known: known.into_iter().map(|record| (record.id.clone(), record)).collect(),
             seen: seen.map(|state| (id(), image(state))).into_iter().collect(),
             asked: BTreeSet::from([id()]),
-            unanswered: 0,
         })
     }
 
@@ -273,7 +290,6 @@ mod tests {
                 known: BTreeMap::from([(id(), known)]),
                 seen: BTreeMap::from([(id(), Image { tags: tags.clone(), ..image(state) })]),
                 asked: BTreeSet::from([id()]),
-                unanswered: 0,
             });
             let change = plan.changes.first().unwrap();
             assert_eq!((change.announcement, &change.record.tags), (expected, &tags), "{state:?}");
@@ -286,16 +302,19 @@ mod tests {
     #[test]
     fn a_record_of_an_older_release_gets_its_facts_without_an_announcement() {
         let known = described(&image(ImageState::Available), None, at(2));
+        let known = ImageRecord { revision: 0, ..known };
         let facts = ImageFacts { root_device_name: Some("/dev/xvda".to_owned()), ..ImageFacts::default() };
+        let owner_alias = Some("amazon".to_owned());
+        let described = Image { facts: facts.clone(), owner_alias, ..image(ImageState::Available) };
         let plan = plan(&ImagesInput {
             now: at(9),
             known: BTreeMap::from([(id(), known)]),
-            seen: BTreeMap::from([(id(), Image { facts: facts.clone(), ..image(ImageState::Available) })]),
+            seen: BTreeMap::from([(id(), described)]),
             asked: BTreeSet::from([id()]),
-            unanswered: 0,
         });
         let change = plan.changes.first().unwrap();
         assert_eq!((change.announcement, &change.record.facts), (None, &facts));
+        assert_eq!((change.before, change.record.revision), (Some(0), 1));
     }
 
     #[test]
@@ -307,7 +326,6 @@ mod tests {
                 known: BTreeMap::from([(id(), known.clone())]),
                 seen: BTreeMap::from([(id(), image(ImageState::Available))]),
                 asked: BTreeSet::from([id()]),
-                unanswered: 0,
             });
             let told = |change: &ImageChange| {
                 assert_eq!((&change.journal, change.announcement), (&None, None));
@@ -327,9 +345,8 @@ mod tests {
             known: BTreeMap::from([(id(), known)]),
             seen: BTreeMap::new(),
             asked: BTreeSet::new(),
-            unanswered: 1,
         };
         let plan = plan(&input);
-        assert_eq!((plan.changes.len(), plan.unanswered), (0, 1));
+        assert_eq!(plan.changes.len(), 0);
     }
 }

@@ -14,14 +14,14 @@ use tenon_domain::registry::Registry;
 use tenon_domain::wake::WakeCause;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{DisabledImages, ImageArchitecture, ImageFilter};
-use tenon_harness::{FunctionWorld, WorldConfig};
+use tenon_harness::{FunctionWorld, Meeting, WorldConfig};
 use tenon_images::Images;
 use tenon_memory_table::block_on;
 use tenon_runtime::{Handler, HandlerError, WakeScope};
-use tenon_state::image_query::ClassImages;
+use tenon_state::image_query::{ClassImages, digest};
 use tenon_table::Table;
 use tenon_table::content_commit;
-use tenon_table::items::{self, keys};
+use tenon_table::items::{self, ImageSweep, keys};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, ImageOutcome, NewImage};
 
 fn world() -> FunctionWorld {
@@ -35,13 +35,7 @@ fn wake(world: &FunctionWorld, cause: WakeCause) -> Result<(), HandlerError> {
 /// A registered cluster with a class that selects images by name.
 fn select(world: &FunctionWorld, name: &str) {
     let cluster = ClusterName::parse("prod").unwrap();
-    let filter = ImageFilter {
-        names: vec![name.to_owned()],
-        owners: vec!["self".to_owned()],
-        disabled: DisabledImages::Include,
-        ..ImageFilter::default()
-    };
-    let class = ClassImages { filters: BTreeSet::from([filter]) };
+    let class = ClassImages { filters: BTreeSet::from([by_name(name)]) };
     let registry = Registry {
         installation: world.installation.id.clone(),
         cluster: cluster.clone(),
@@ -63,10 +57,28 @@ fn select(world: &FunctionWorld, name: &str) {
     block_on(world.table.commit(&content_commit(Vec::new(), writes))).unwrap();
 }
 
-fn state(world: &FunctionWorld, id: &ImageId) -> Option<ImageState> {
+fn record(world: &FunctionWorld, id: &ImageId) -> Option<ImageRecord> {
     let key = keys::image(&world.installation.region, id);
     let item = world.table.peek(&key)?;
-    Some(items::from_item::<ImageRecord>(&key, &item).unwrap().state)
+    Some(items::from_item(&key, &item).unwrap())
+}
+
+fn state(world: &FunctionWorld, id: &ImageId) -> Option<ImageState> {
+    Some(record(world, id)?.state)
+}
+
+fn swept(world: &FunctionWorld) -> Option<ImageSweep> {
+    let key = keys::image_sweep(&world.installation.region);
+    Some(items::from_item(&key, &world.table.peek(&key)?).unwrap())
+}
+
+fn by_name(name: &str) -> ImageFilter {
+    ImageFilter {
+        names: vec![name.to_owned()],
+        owners: vec!["self".to_owned()],
+        disabled: DisabledImages::Include,
+        ..ImageFilter::default()
+    }
 }
 
 fn said(world: &FunctionWorld) -> Vec<String> {
@@ -175,4 +187,80 @@ fn every_change_of_state_has_its_record() {
     assert_eq!(records.len(), 1);
     let message = records[0].1["message"].as_text().unwrap();
     assert_eq!(message, format!("image `{id}` is available: EC2NodeClasses that select it can use it"));
+}
+
+/// Another pass writes the record between this one's answer and its commit: whose answer is newer isn't known, so EC2
+/// is asked again.
+#[test]
+fn an_answer_is_not_written_over_a_record_that_changed_since_it_was_read() {
+    let check = |cause: fn(&ImageId) -> WakeCause, other: ImageState, asked: u64| {
+        let world = world();
+        select(&world, "nodes-*");
+        let id = world.ec2.add_image(new("nodes-1"));
+        wake(&world, WakeCause::ImageChanged(Some(id.clone()))).unwrap();
+        let known = record(&world, &id).unwrap();
+        said(&world);
+        world.ec2.tag_image(&id, "channel", "stable").unwrap();
+        let key = keys::image(&world.installation.region, &id);
+        let theirs = ImageRecord { revision: known.revision + 1, state: other, ..known };
+        let commit = content_commit(Vec::new(), vec![items::set(key.clone(), &theirs)]);
+        let writes =
+            move |commit: &tenon_table::Commit| commit.writes.iter().any(|write| *write.key() == key);
+        let meeting = Meeting::new(&world, commit, writes);
+        let before = world.ec2.calls()[&Call::DescribeImages].made;
+        block_on(Images.handle(&meeting, &WakeScope::Region, &[cause(&id)])).unwrap();
+        assert!(meeting.met());
+        let found = record(&world, &id).unwrap();
+        assert_eq!((found.state, found.revision, found.tags.len()), (ImageState::Available, 3, 1));
+        assert_eq!(said(&world), ["Image Available available"], "announced once");
+        assert_eq!(world.ec2.calls()[&Call::DescribeImages].made - before, asked);
+        assert_eq!(swept(&world).is_some(), cause(&id) == WakeCause::Sweep);
+    };
+    let event = |id: &ImageId| WakeCause::ImageChanged(Some(id.clone()));
+    check(event, ImageState::Pending, 2);
+    check(event, ImageState::Disabled, 2);
+    check(|_| WakeCause::Sweep, ImageState::Disabled, 2);
+}
+
+#[test]
+fn a_record_of_an_older_release_is_written_over() {
+    let world = world();
+    let id = world.ec2.add_image(new("nodes-1"));
+    wake(&world, WakeCause::ImageChanged(Some(id.clone()))).unwrap();
+    let key = keys::image(&world.installation.region, &id);
+    let mut item = world.table.peek(&key).unwrap();
+    item.remove("revision");
+    let put = tenon_table::Write::Put { key, item };
+    block_on(world.table.commit(&content_commit(Vec::new(), vec![put]))).unwrap();
+    world.ec2.disable_image(&id).unwrap();
+    wake(&world, WakeCause::ImageChanged(Some(id.clone()))).unwrap();
+    assert_eq!(
+        record(&world, &id).map(|record| (record.state, record.revision)),
+        Some((ImageState::Disabled, 1))
+    );
+}
+
+#[test]
+fn a_sweep_says_which_queries_its_records_answer_and_only_if_all_were_answered() {
+    let world = world();
+    select(&world, "nodes-*");
+    let id = world.ec2.add_image(new("nodes-1"));
+    wake(&world, WakeCause::ImageChanged(Some(id.clone()))).unwrap();
+    assert_eq!(swept(&world), None, "an event is no sweep");
+    let at = world.clock.now();
+    wake(&world, WakeCause::Sweep).unwrap();
+    let queries = BTreeSet::from([digest(&by_name("nodes-*"))]);
+    assert_eq!(swept(&world), Some(ImageSweep { at, queries }));
+    // The image no longer matches the query, which only a query by its id can tell.
+    let other = world.ec2.add_image(new("other"));
+    wake(&world, WakeCause::ImageChanged(Some(other))).unwrap();
+    world.clock.advance(SignedDuration::from_secs(1));
+    let throttled = Ec2Error::Throttled { action: "DescribeImages".to_owned() };
+    world.ec2.inject(Fault {
+        call: Call::DescribeImages,
+        when: FaultWhen::Nth(2),
+        effect: FaultEffect::Refused(throttled),
+    });
+    wake(&world, WakeCause::Sweep).unwrap_err();
+    assert_eq!(swept(&world).map(|swept| swept.at), Some(at));
 }

@@ -17,6 +17,7 @@ use tenon_table::{Commit, CommitError, Expect, Table, Write, WriteCondition};
 
 use crate::audit::AuditPlan;
 use crate::audit_record::AuditRecord;
+use crate::boots::BootLesson;
 use crate::learn::Lesson;
 use crate::plan::{CLAIM_KEPT, ClaimStep, Forgotten, LAUNCH_KEPT, LifecyclePlan};
 use crate::templates::TemplatePlan;
@@ -35,8 +36,18 @@ pub struct CommittedClaims {
     pub templates: TemplatesCommit,
     /// How many commits lost their race.
     pub lost: usize,
-    /// Why learned memory isn't written, if it isn't; nothing else depends on it.
+    /// Claims whose failed image is new to `node-classes`, which looks first.
+    pub held: BTreeSet<ClaimName>,
+    /// Why a lesson isn't written, if one isn't; nothing else depends on it.
     pub not_learned: Option<HandlerError>,
+}
+
+impl CommittedClaims {
+    /// Whether a part of the plan is left to the next pass.
+    #[must_use]
+    pub fn looks_again(&self) -> bool {
+        self.lost > 0 || !self.held.is_empty()
+    }
 }
 
 /// Whether the audit's decisions are committed.
@@ -59,9 +70,10 @@ pub enum TemplatesCommit {
     Written,
 }
 
-/// Commits the plan. The audit is first, because a halt must be visible before anything else happens. Learned memory
-/// comes before the steps that it was learned from, because each step happens once. Launch templates are last: nothing
-/// waits for them.
+/// Commits the plan. The audit is first, because a halt must be visible before anything else happens. What is learned
+/// comes before the steps that it was learned from, because each step happens once. A claim whose image failed steps in
+/// the next pass: its pods and its command are planned again as soon as it does, and by then the class has another
+/// image. Launch templates are last: nothing waits for them.
 ///
 /// # Errors [`HandlerError`] for any error except a lost race; earlier commits stay valid.
 pub async fn commit<P: Ports>(
@@ -77,7 +89,13 @@ pub async fn commit<P: Ports>(
         done.audit = AuditCommit::Lost;
     }
     done.not_learned = commit_learned(ports, cluster, &plan.learned).await.err();
+    if let Err(error) = commit_boots(ports, cluster, &plan.boots, &mut done.held).await {
+        done.not_learned.get_or_insert(error);
+    }
     for step in &plan.steps {
+        if done.held.contains(&step.after.name) {
+            continue;
+        }
         if send(ports, step_commit(cluster, step)?, &mut done).await? {
             done.claims.insert(step.after.name.clone());
             done.actions += usize::from(step.action.is_some());
@@ -152,6 +170,31 @@ async fn commit_learned<P: Ports>(
             writes.extend(journal.writes(told, revision));
         }
         send(ports, content_commit(conditions, writes), &mut CommittedClaims::default()).await?;
+    }
+    Ok(())
+}
+
+/// After a lost race, or an error, the claims step at once: the image's next instance shows the same.
+async fn commit_boots<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    boots: &[BootLesson],
+    held: &mut BTreeSet<ClaimName>,
+) -> Result<(), HandlerError> {
+    let region = &ports.installation().region;
+    for BootLesson { record, holds } in boots {
+        let written = match record {
+            Some(record) => {
+                let key = keys::boot(region, cluster, &record.class, &record.image);
+                let condition = WriteCondition::Item { key: key.clone(), expect: before(record.revision) };
+                let commit = content_commit(vec![condition], vec![form::set(key, record)]);
+                send(ports, commit, &mut CommittedClaims::default()).await?
+            }
+            None => true,
+        };
+        if written {
+            held.extend(holds.iter().cloned());
+        }
     }
     Ok(())
 }

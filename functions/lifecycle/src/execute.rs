@@ -16,6 +16,7 @@ use tenon_runtime::{BusEvent, Installation, Ports, Signals};
 use tenon_table::items::keys;
 use tenon_table::{Consistency, Table};
 
+use crate::boots::CLASSES_LOOK;
 use crate::commit::{AuditCommit, CommittedClaims, TemplatesCommit};
 use crate::plan::{ClaimStep, LifecyclePlan};
 use crate::remind::halted;
@@ -153,8 +154,13 @@ async fn ring<P: Ports>(
     if committed.iter().any(|step| step.loses_room()) {
         ports.signals().wake(FunctionName::Provisioner, cluster, SignedDuration::ZERO).await;
     }
+    if !done.held.is_empty() {
+        ports.signals().wake(FunctionName::NodeClasses, cluster, SignedDuration::ZERO).await;
+    }
     let wait = plan.wake_at.duration_since(now).max(SignedDuration::ZERO);
-    if done.lost > 0 {
+    if !done.held.is_empty() {
+        ports.signals().wake(FunctionName::Lifecycle, cluster, CLASSES_LOOK).await;
+    } else if done.lost > 0 {
         ports.signals().wake(FunctionName::Lifecycle, cluster, SignedDuration::from_secs(1)).await;
     } else if wait < SWEEP_EVERY {
         let wait = wait.max(SignedDuration::from_secs(1)).min(WAKE_AT_MOST);

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::api::{Node, NodePool};
+use tenon_domain::boot::BootRecord;
 use tenon_domain::catalog::LearnedRecord;
 use tenon_domain::claim::{Claim, LaunchedInstance};
 use tenon_domain::class_status::ClassStatus;
@@ -14,6 +15,7 @@ use tenon_domain::id::{
     ZoneId,
 };
 use tenon_domain::launch::Launch;
+use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::snapshot::{ActionProgress, Snapshot};
 use tenon_domain::{SignedDuration, Timestamp};
@@ -51,6 +53,8 @@ pub struct LifecycleInput {
     pub types: BTreeMap<InstanceType, TypeRecord>,
     /// Stored memory of the cluster's own nodes, for the types and images of those claims.
     pub learned: BTreeMap<(InstanceType, ImageId), LearnedRecord>,
+    /// What images of claims without a Node showed so far, by class.
+    pub boots: BTreeMap<(NodeClassName, ImageId), BootRecord>,
     /// EC2's instances of the cluster, if EC2 was asked and answered.
     pub ec2: Option<Ec2View>,
     /// The cluster's launch templates, if a look at them was due and EC2 answered.
@@ -112,6 +116,22 @@ impl LifecycleInput {
     #[must_use]
     pub fn snapshot_after(&self, moment: Timestamp) -> Option<&Snapshot> {
         self.snapshot.as_deref().ok().filter(|snapshot| snapshot.seen_at > moment)
+    }
+
+    /// The partition of the instance's placement group that EC2 told.
+    #[must_use]
+    pub fn partition_of(&self, instance: &LaunchedInstance) -> Option<u32> {
+        self.ec2.as_ref()?.instances.get(&instance.id)?.partition
+    }
+
+    /// Whether the Node's registration waits for the partition that EC2 chose: it is one of the Node's labels.
+    #[must_use]
+    pub fn awaits_partition(&self, claim: &Claim, instance: &LaunchedInstance) -> bool {
+        let Some(LaunchPlacement { group, partition: None }) = &instance.placement else { return false };
+        let of_class = self.classes.get(&claim.class).and_then(|class| class.placement_group.as_ref());
+        let has_partitions =
+            of_class.is_some_and(|known| known.id == *group && known.partition_numbers().next().is_some());
+        has_partitions && !self.actions.contains_key(&claim.name) && self.partition_of(instance).is_none()
     }
 
     /// The Node of an instance, as of a snapshot seen after the moment.

@@ -9,6 +9,7 @@
 
 pub mod audit;
 pub mod audit_record;
+pub mod boots;
 pub mod commit;
 pub mod execute;
 pub mod input;
@@ -129,7 +130,7 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
         self.chunks.put(self.cluster, cache);
         let mut input = observed?;
         let due = self.check.audit.at.is_none_or(|at| now.duration_since(at) >= AUDIT_EVERY);
-        if due || self.look == LookDepth::AtInstances {
+        if due || self.look == LookDepth::AtInstances || boots::asks_ec2(&input) {
             looked.refused = ask_ec2(self.ports, &mut input).await?;
         }
         if due && looked.refused.is_none() && templates::is_due(&input) {
@@ -188,7 +189,7 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
     fn end(&self, input: LifecycleInput, looked: &LifecycleDone) -> End {
         let seen = SeenOf {
             generations: self.check.heads.generations.clone(),
-            deadline: Some(if looked.done.lost > 0 { input.now } else { looked.plan.wake_at }),
+            deadline: Some(if looked.done.looks_again() { input.now } else { looked.plan.wake_at }),
             before: self.check.heads.seen.clone(),
             waits: Waits::Deadline,
         };

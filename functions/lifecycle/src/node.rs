@@ -60,6 +60,9 @@ pub fn registration(claim: &Claim, input: &LifecycleInput) -> Option<NodeAction>
         return None;
     }
     input.pool_of(claim)?;
+    if claim.state.instance().is_some_and(|instance| input.awaits_partition(claim, instance)) {
+        return None;
+    }
     action_of(claim, input)
 }
 
@@ -113,7 +116,10 @@ fn node_labels(
     found.extend(own.into_iter().map(|(key, value)| (key.to_owned(), value)));
     let reserved = instance.reservation.iter().flat_map(LaunchedInto::labels);
     found.extend(reserved.map(|(key, value)| (key.to_owned(), value.to_owned())));
-    let placed = instance.placement.iter().flat_map(LaunchPlacement::labels);
+    let placed = instance.placement.iter().flat_map(|place| {
+        let partition = place.partition.or_else(|| input.partition_of(instance));
+        LaunchPlacement { group: place.group.clone(), partition }.labels()
+    });
     found.extend(placed.map(|(key, value)| (key.to_owned(), value)));
     if let Some(zone_id) = input.zone_id(claim, instance) {
         found.insert(labels::ZONE_ID.to_owned(), zone_id.to_string());

@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use tenon_domain::boot::BootRecord;
 use tenon_domain::catalog::{LearnedRecord, PartData};
 use tenon_domain::claim::LaunchedInstance;
 use tenon_domain::evidence::{CatalogPart, Ready, SNAPSHOT_STALE_AFTER, Waiting};
-use tenon_domain::id::{ClaimName, ClusterName, ImageId, InstanceId, InstanceType, LaunchId};
+use tenon_domain::id::{ClaimName, ClusterName, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName};
 use tenon_domain::launch::Launch;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::tags;
@@ -30,6 +31,7 @@ use tenon_table::items::{
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, query_all};
 
 use crate::audit_record::AuditRecord;
+use crate::boots::booting;
 use crate::input::{Ec2View, LifecycleInput};
 use crate::plan::{needs_launch, needs_type};
 
@@ -109,6 +111,7 @@ pub async fn observe<P: Ports>(
         snapshot: observe_snapshot(ports, cluster, now, cache).await?,
         types: BTreeMap::new(),
         learned: BTreeMap::new(),
+        boots: BTreeMap::new(),
         ec2: None,
         templates: None,
         audit: check.audit.clone(),
@@ -118,7 +121,8 @@ pub async fn observe<P: Ports>(
     Ok(input)
 }
 
-/// Reads by name what claims need: launches that may be finished, facts about types, and learned memory.
+/// Reads by name what claims need: launches that may be finished, facts about types, learned memory, and what images
+/// showed.
 async fn observe_details<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Result<(), HandlerError> {
     let launches: BTreeSet<LaunchId> = input
         .claims
@@ -136,7 +140,14 @@ async fn observe_details<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Res
     let type_keys = wanted_types.iter().map(|name| keys::instance_type(&input.region, name));
     let own = |(name, image)| keys::learned(&input.region, name, image, &input.cluster);
     let learned_keys = learned.into_iter().map(own);
-    let wanted = launch_keys.chain(type_keys).chain(learned_keys).collect();
+    let boots: BTreeSet<(&NodeClassName, &ImageId)> = input
+        .claims
+        .values()
+        .filter_map(|claim| booting(claim).map(|instance| (&claim.class, &instance.image)))
+        .collect();
+    let boot = |(class, image)| keys::boot(&input.region, &input.cluster, class, image);
+    let boot_keys = boots.into_iter().map(boot);
+    let wanted = launch_keys.chain(type_keys).chain(learned_keys).chain(boot_keys).collect();
     for (key, item) in read_many(ports, wanted, Consistency::Strong).await? {
         if key.sk.starts_with(keys::LAUNCH) {
             let launch: Launch = read(&key, &item)?;
@@ -144,6 +155,9 @@ async fn observe_details<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Res
         } else if key.sk.starts_with(keys::LEARNED) {
             let record: LearnedRecord = read(&key, &item)?;
             input.learned.insert((record.instance_type.clone(), record.image.clone()), record);
+        } else if key.sk.starts_with(keys::BOOT) {
+            let record: BootRecord = read(&key, &item)?;
+            input.boots.insert((record.class.clone(), record.image.clone()), record);
         } else {
             let record: TypeRecord = read(&key, &item)?;
             input.types.insert(record.name.clone(), record);

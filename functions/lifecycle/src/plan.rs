@@ -21,11 +21,12 @@ use tenon_ec2::port::InstanceState;
 use tenon_snapshot::NodeAction;
 
 use crate::audit::{AuditPlan, audit};
+use crate::boots::BootLesson;
 use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::learn::Lesson;
 use crate::step::{ClaimNext, Halted, next};
 use crate::templates::{self, TemplatePlan};
-use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, learn, node, pools};
+use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, boots, learn, node, pools};
 
 /// How long an ended claim is kept for people.
 pub const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
@@ -55,6 +56,8 @@ pub struct LifecyclePlan {
     pub pools: Vec<PoolStatus>,
     /// New memory reports of Nodes that registered.
     pub learned: Vec<Lesson>,
+    /// What images showed.
+    pub boots: Vec<BootLesson>,
     /// Claims' instances to terminate after the commit, by claim, so that a lost race keeps the instance.
     pub terminate: BTreeMap<ClaimName, InstanceId>,
     /// Whether the next decision needs an answer of EC2.
@@ -135,6 +138,7 @@ pub fn plan(input: &LifecycleInput) -> (LifecyclePlan, Report) {
     forget_launches(input, &mut plan);
     plan.pools = pools::changed(input);
     plan.learned = learn::learned(&plan.steps, input);
+    plan.boots = boots::lessons(&plan.steps, input);
     if !plan.audit.orphans.is_empty() {
         plan.look_at(after(input.now, TERMINATION_POLL));
     }

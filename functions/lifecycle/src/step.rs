@@ -17,6 +17,7 @@ use tenon_domain::launch::EC2_CONSISTENCY;
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::port::InstanceState;
 
+use crate::boots::failed_launch;
 use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::{TERMINATION_POLL, node};
 
@@ -176,7 +177,11 @@ fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &L
         );
         return ClaimNext::step(terminating(instance, None, RemovalReason::Deleted, input.now, message));
     }
-    registration_timeout(instance, at, seen, input)
+    let next = registration_timeout(instance, at, seen, input);
+    if matches!(next, ClaimNext::At(_)) && input.awaits_partition(claim, instance) {
+        return ClaimNext::AskEc2(poll(input));
+    }
+    next
 }
 
 fn registration_timeout(
@@ -330,7 +335,15 @@ fn gone(
         InstanceSeen::Missing if !settled => false,
         InstanceSeen::Missing => missing_is_gone(claim, input.node_of(instance, since)),
     };
-    let message = || format!("instance `{}` is terminated ({})", instance.id, reason.words());
+    let message = || {
+        let words = reason.words();
+        match failed_launch(instance, input).filter(|_| node.is_none()) {
+            Some(told) => {
+                format!("EC2 terminated instance `{}` ({words}): {}", instance.id, told.words)
+            }
+            None => format!("instance `{}` is terminated ({words})", instance.id),
+        }
+    };
     is_gone.then(|| LifecycleStep {
         to: ClaimState::Terminated {
             instance: Some(instance.clone()),

@@ -98,6 +98,7 @@ fn without_counts(status: &ClassStatus) -> ClassStatus {
 fn without_told(previous: &ClassStatus, status: &ClassStatus) -> ClassStatus {
     let mut previous = without_counts(previous);
     previous.rejected_images.clone_from(&status.rejected_images);
+    previous.refused_images.clone_from(&status.refused_images);
     let holds = |condition: &Condition| {
         (condition.condition, condition.status) == (ConditionType::AmisReady, ConditionStatus::True)
     };

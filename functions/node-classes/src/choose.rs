@@ -1,7 +1,8 @@
 //! The images that a class launches with, and those that it rejects.
 //!
 //! Decides for each architecture and variant: the best image that the class accepts; if it accepts none, the one that
-//! it has, while EC2 still launches it; otherwise none. It doesn't judge an image (`judge_image`).
+//! it has, while EC2 still launches it and it hasn't failed; otherwise none. It doesn't judge an image (`judge_image`,
+//! `failed_image`).
 //!
 //! Invariants: at most one image for each architecture and variant, the best accepted one by [`ImageRank`]; only
 //! available ones of allowed owners; an unreadable policy brings no image in.
@@ -11,22 +12,29 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::boot::BootFailure;
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{
-    ConditionReason, ImageFault, ImageNotices, ImageRejection, ImageVariant, RejectedImage, ResolvedImage,
-    Seen,
+    ConditionReason, ImageFault, ImageNotices, ImageRejection, ImageVariant, RefusedImage, RejectedImage,
+    ResolvedImage, Seen,
 };
+use tenon_domain::image::BootMode;
 use tenon_domain::image_policy::{ImagePolicy, ImagePolicyError};
 use tenon_domain::labels::IMAGE_POLICY;
 use tenon_ec2::port::{Image, ImageState};
 
+use crate::failed_image::{self, FailedImages};
+use crate::image_snapshots::UnfinishedSnapshots;
 use crate::judge_image::{ImageVerdict, judge, old_enough_at, warning};
-use crate::plan::SelectedImages;
+use crate::plan::{SelectedImages, later};
 use crate::resolve::{JudgedClass, named, not_allowed, owner_allowed, rank, refused};
 
 /// The most rejected images that a status names.
 const REJECTED_SHOWN: usize = 5;
+
+/// How often pending snapshots are looked at.
+const SNAPSHOTS_EVERY: SignedDuration = SignedDuration::from_mins(1);
 
 /// The images of a class, and what else there is to know about them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,27 +45,47 @@ pub struct ChosenImages {
     pub notices: ImageNotices,
 }
 
+/// What is known of a spec's images from before.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownImages<'a> {
+    /// The images that it resolved to.
+    pub previous: &'a [ResolvedImage],
+    /// Those that EC2 refused to launch.
+    pub refused: &'a [RefusedImage],
+    /// Those whose instances failed.
+    pub failed: &'a FailedImages,
+    /// Snapshots that aren't whole.
+    pub unfinished: &'a UnfinishedSnapshots,
+}
+
 /// An architecture, in EC2's word, and a variant.
 type Slot = (&'static str, ImageVariant);
 
 /// The images of each architecture and variant, best first.
 type Slots<'a> = BTreeMap<Slot, Vec<&'a Image>>;
 
-/// A class's images, of those that its terms select. `previous` are the images that the same spec resolved to before.
+impl<'a> KnownImages<'a> {
+    /// EC2's refusal of an image, while it holds.
+    pub(crate) fn refusal(self, image: &Image, now: Timestamp) -> Option<&'a RefusedImage> {
+        self.refused.iter().find(|refused| refused.id == image.id && refused.holds(now))
+    }
+}
+
+/// A class's images, of those that its terms select.
 #[must_use]
 pub fn images(
     judged: JudgedClass<'_>,
     selected: &SelectedImages,
     found: &[Image],
-    previous: &[ResolvedImage],
+    known: KnownImages<'_>,
 ) -> ChosenImages {
-    if let Some(seen) = without_candidates(judged, selected, found, previous) {
+    if let Some(seen) = without_candidates(judged, selected, found, known.previous) {
         return ChosenImages { seen, notices: ImageNotices::default() };
     }
     let slots = slots(judged, selected, found);
     match ImagePolicy::of(judged.class) {
-        Ok(policy) => by_policy(judged, &policy, &slots, previous),
-        Err(error) => as_before(&slots, previous, &error),
+        Ok(policy) => by_policy(judged, &policy, &slots, known),
+        Err(error) => as_before(&slots, known, &error),
     }
 }
 
@@ -145,14 +173,14 @@ fn by_policy(
     judged: JudgedClass<'_>,
     policy: &ImagePolicy,
     slots: &Slots<'_>,
-    previous: &[ResolvedImage],
+    known: KnownImages<'_>,
 ) -> ChosenImages {
     let mut choice = ImageChoice::default();
     for (slot, images) in slots {
         let mut rejected: Vec<(&Image, Vec<ImageRejection>)> = Vec::new();
         let mut taken = None;
         for image in images {
-            match judge(judged, policy, image) {
+            match known.failed.add_to(judge(judged, policy, image, known), image) {
                 ImageVerdict::Accepted => {
                     taken = Some(*image);
                     break;
@@ -160,9 +188,10 @@ fn by_policy(
                 ImageVerdict::Rejected(reasons) => rejected.push((image, reasons)),
             }
         }
-        choice.retry(judged.now, policy, &rejected);
+        choice.retry(judged.now, policy, known.failed, &rejected);
+        choice.try_again(judged.now, known, &rejected);
         if taken.is_none() {
-            taken = kept(*slot, images, previous);
+            taken = kept(*slot, images, known);
             choice.tell_kept(taken, &mut rejected);
         }
         if let Some(image) = taken {
@@ -180,13 +209,37 @@ fn by_policy(
 }
 
 impl ImageChoice {
-    /// Looks again when one of the images is old enough, if nothing else is against it.
-    fn retry(&mut self, now: Timestamp, policy: &ImagePolicy, rejected: &[(&Image, Vec<ImageRejection>)]) {
-        let young =
-            |reasons: &[ImageRejection]| reasons.iter().all(|reason| reason.fault == ImageFault::TooYoung);
-        let waits = rejected.iter().filter(|(_, reasons)| young(reasons));
-        let times = waits.filter_map(|(image, _)| old_enough_at(policy, image)).filter(|at| *at > now);
+    /// Looks again when one of the images is old enough and may be tried again, if nothing else is against it.
+    fn retry(
+        &mut self,
+        now: Timestamp,
+        policy: &ImagePolicy,
+        failed: &FailedImages,
+        rejected: &[(&Image, Vec<ImageRejection>)],
+    ) {
+        let passes = |fault: ImageFault| fault == ImageFault::TooYoung || fault.is_of_instance();
+        let waits = rejected.iter().filter(|(_, reasons)| reasons.iter().all(|reason| passes(reason.fault)));
+        let times = waits.filter_map(|(image, _)| {
+            let tried_at = failed.get(&image.id).map(BootFailure::until);
+            old_enough_at(policy, image).into_iter().chain(tried_at).filter(|at| *at > now).max()
+        });
         self.next_try = times.chain(self.next_try).min();
+    }
+
+    /// Looks again when EC2 may be asked about a refused image once more, or when a snapshot may be whole.
+    fn try_again(
+        &mut self,
+        now: Timestamp,
+        known: KnownImages<'_>,
+        rejected: &[(&Image, Vec<ImageRejection>)],
+    ) {
+        let refused = rejected.iter().filter_map(|(image, _)| Some(known.refusal(image, now)?.until));
+        let waits = |reasons: &[ImageRejection]| {
+            reasons.iter().any(|reason| reason.fault == ImageFault::SnapshotPending)
+        };
+        let pending = rejected.iter().any(|(_, reasons)| waits(reasons));
+        let pending = pending.then(|| later(now, SNAPSHOTS_EVERY));
+        self.next_try = refused.chain(pending).chain(self.next_try).min();
     }
 
     /// Tells why an image that isn't accepted stays.
@@ -228,13 +281,18 @@ impl ImageChoice {
         let named: Vec<String> =
             shown.iter().map(|image| format!("`{}` (`{}`) {}", image.id, image.name, image.why())).collect();
         if resolved.is_empty() {
-            let message = format!(
-                "no image that matches `spec.amiSelectorTerms` is accepted: {}; make an image that is, or change the \
-                 class or its annotation `{IMAGE_POLICY}`",
-                named.join("; ")
-            );
+            let of_instance = failed_image::reason(&shown);
+            let named = named.join("; ");
+            let message = match of_instance {
+                Some(_) => format!("no image that matches `spec.amiSelectorTerms` can be launched: {named}"),
+                None => format!(
+                    "no image that matches `spec.amiSelectorTerms` is accepted: {named}; make an image that is, or \
+                     change the class or its annotation `{IMAGE_POLICY}`"
+                ),
+            };
+            let reason = of_instance.unwrap_or(ConditionReason::ImagesRejected);
             let notices = ImageNotices { rejected: shown, next_try, ..ImageNotices::default() };
-            return ChosenImages { seen: refused(ConditionReason::ImagesRejected, &message), notices };
+            return ChosenImages { seen: refused(reason, &message), notices };
         }
         if !named.is_empty() {
             told.insert(0, format!("not taking: {}", named.join("; ")));
@@ -246,9 +304,8 @@ impl ImageChoice {
 }
 
 /// The images that the class has, because nothing says which others it wants.
-fn as_before(slots: &Slots<'_>, previous: &[ResolvedImage], error: &ImagePolicyError) -> ChosenImages {
-    let kept =
-        slots.iter().filter_map(|(slot, images)| Some(resolved(*slot, kept(*slot, images, previous)?)));
+fn as_before(slots: &Slots<'_>, known: KnownImages<'_>, error: &ImagePolicyError) -> ChosenImages {
+    let kept = slots.iter().filter_map(|(slot, images)| Some(resolved(*slot, kept(*slot, images, known)?)));
     let kept: Vec<ResolvedImage> = kept.collect();
     if kept.is_empty() {
         let message = format!("{error}; correct the annotation, or remove it");
@@ -259,12 +316,14 @@ fn as_before(slots: &Slots<'_>, previous: &[ResolvedImage], error: &ImagePolicyE
     ChosenImages { seen: Seen::Holds(kept), notices: ImageNotices { message, ..ImageNotices::default() } }
 }
 
-/// The image that the class has for a slot, if EC2 still launches it.
-fn kept<'a>(slot: Slot, images: &[&'a Image], previous: &[ResolvedImage]) -> Option<&'a Image> {
+/// The image that the class has for a slot, if EC2 still launches it and it hasn't failed.
+fn kept<'a>(slot: Slot, images: &[&'a Image], known: KnownImages<'_>) -> Option<&'a Image> {
     let (architecture, variant) = slot;
     let architecture = Architecture::from_ec2(architecture);
-    let held = previous.iter().find(|held| held.architecture == architecture && held.variant == variant)?;
-    images.iter().copied().find(|image| image.id == held.id && image.state == ImageState::Available)
+    let held = known.previous.iter();
+    let held = held.filter(|held| held.architecture == architecture && held.variant == variant);
+    let held = held.map(|held| &held.id).find(|id| known.failed.get(id).is_none())?;
+    images.iter().copied().find(|image| image.id == *held && image.state == ImageState::Available)
 }
 
 fn resolved(slot: Slot, image: &Image) -> ResolvedImage {
@@ -274,6 +333,7 @@ fn resolved(slot: Slot, image: &Image) -> ResolvedImage {
         name: image.name.clone(),
         architecture: Architecture::from_ec2(architecture),
         variant,
+        boot_mode: image.facts.boot_mode.filter(|mode| *mode != BootMode::UefiPreferred),
         created_at: image.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
     }
 }

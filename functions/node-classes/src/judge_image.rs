@@ -1,8 +1,8 @@
 //! Whether a class accepts an image, before the image replaces another.
 //!
 //! Decides the verdict on one image by its facts, the class's spec and the class's policy. Only certain obstacles
-//! reject: an absent fact rejects nothing, and neither does the boot mode, which is a matter of each instance type. It
-//! doesn't decide which accepted image the class takes (`choose`), nor which owners its cluster may use (`resolve`).
+//! reject: an absent fact rejects nothing, and a boot mode only where no type of the architecture has it; other types are
+//! left out (`tenon_domain::class_status::image_for`). It doesn't decide which accepted image the class takes (`choose`), nor which owners its cluster may use (`resolve`).
 //!
 //! Sources: DescribeImages returns only images that the account may launch
 //! (docs.aws.amazon.com/AWSEC2/latest/APIReference `API_DescribeImages.html`); EC2 refuses a volume smaller than its
@@ -16,10 +16,12 @@ use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::catalog::AmiFamily;
 use tenon_domain::catalog::settings::GIB;
 use tenon_domain::class_status::{ImageFault, ImageRejection};
-use tenon_domain::image::{EnaSupport, ImagePlatform, RootDeviceType};
+use tenon_domain::image::{BootMode, EnaSupport, ImagePlatform, RootDeviceType};
 use tenon_domain::image_policy::{DeprecatedImages, ImagePolicy};
-use tenon_ec2::port::{Image, ImageState};
+use tenon_ec2::port::{Image, ImageArchitecture, ImageState, SnapshotState};
 
+use crate::choose::KnownImages;
+use crate::image_snapshots::UnfinishedSnapshots;
 use crate::resolve::{JudgedClass, is_deprecated, is_owned_by, named};
 
 /// The verdict on an image.
@@ -33,13 +35,23 @@ pub enum ImageVerdict {
 
 /// Judges an image of a class with this policy.
 #[must_use]
-pub fn judge(judged: JudgedClass<'_>, policy: &ImagePolicy, image: &Image) -> ImageVerdict {
+pub fn judge(
+    judged: JudgedClass<'_>,
+    policy: &ImagePolicy,
+    image: &Image,
+    known: KnownImages<'_>,
+) -> ImageVerdict {
     if image.state != ImageState::Available {
         let message = format!("is {}", image.state.as_str());
         return ImageVerdict::Rejected(vec![ImageRejection { fault: ImageFault::NotAvailable, message }]);
     }
     let mut reasons = policy_reasons(judged, policy, image);
     reasons.extend(launch_reasons(judged.class, image));
+    reasons.extend(snapshot_reasons(known.unfinished, image));
+    reasons.extend(known.refusal(image, judged.now).map(|refused| ImageRejection {
+        fault: ImageFault::LaunchRefused,
+        message: format!("isn't launched ({}), and is tried again at `{}`", refused.message, refused.until),
+    }));
     if reasons.is_empty() { ImageVerdict::Accepted } else { ImageVerdict::Rejected(reasons) }
 }
 
@@ -50,22 +62,30 @@ pub fn old_enough_at(policy: &ImagePolicy, image: &Image) -> Option<Timestamp> {
     created_at.saturating_add(policy.minimum_age).ok()
 }
 
-/// What a person should know of an image that the class takes.
+/// What a person should know of an image that the class takes: the device that its nodes' storage is counted by is none
+/// of the image's, so it becomes an empty volume. Who marks one as `rootVolume` mounts it.
 #[must_use]
 pub fn warning(class: &Ec2NodeClass, image: &Image) -> Option<String> {
     let root = image.facts.root_device_name.as_deref()?;
-    let (device, _) = class.settings.ami_family.ephemeral_device()?;
     let mapped = &class.settings.block_devices;
-    let marked = mapped.iter().any(|mapped| mapped.root_volume);
-    let adds = mapped.is_empty() || mapped.iter().any(|mapped| mapped.device_name.as_deref() == Some(device));
-    let stranger = device != root && !image.facts.volumes.contains_key(device);
-    (stranger && adds && !marked).then(|| {
-        format!(
-            "the root device of image `{}` is `{root}`, so `{device}` becomes another volume: map `{root}` in \
-             `spec.blockDeviceMappings`",
-            image.id
-        )
-    })
+    if mapped.iter().any(|mapped| mapped.root_volume) {
+        return None;
+    }
+    let mut names = mapped.iter().filter_map(|mapped| mapped.device_name.as_deref());
+    let is_of_image = |device: &str| device == root || image.facts.volumes.contains_key(device);
+    let device = match class.settings.ami_family.ephemeral_device() {
+        Some((device, _)) => {
+            Some(device).filter(|device| mapped.is_empty() || names.any(|name| name == *device))
+        }
+        None if names.clone().any(is_of_image) => None,
+        None => names.next_back(),
+    };
+    let device = device.filter(|device| !is_of_image(device))?;
+    Some(format!(
+        "the root device of image `{}` is `{root}`, so `{device}` becomes another volume: map `{root}` in \
+         `spec.blockDeviceMappings`",
+        image.id
+    ))
 }
 
 /// What the policy has against it.
@@ -122,6 +142,11 @@ fn launch_reasons(class: &Ec2NodeClass, image: &Image) -> Vec<ImageRejection> {
         let message = "has no ENA support: make it with ENA drivers, and register it with `--ena-support`";
         reject(ImageFault::EnaMissing, message.to_owned());
     }
+    if facts.boot_mode == Some(BootMode::LegacyBios) && image.architecture == Some(ImageArchitecture::Arm64) {
+        let message =
+            "boots by legacy BIOS, and all arm64 types by UEFI: register it with `--boot-mode uefi`";
+        reject(ImageFault::BootModeUnsupported, message.to_owned());
+    }
     for (device, volume) in &facts.volumes {
         let needed = volume.size_gib.filter(|_| volume.snapshot.is_some()).map(u64::from);
         if let (Some(needed), Some(given)) = (needed, mapped_gib(class, image, device))
@@ -133,6 +158,29 @@ fn launch_reasons(class: &Ec2NodeClass, image: &Image) -> Vec<ImageRejection> {
             );
             reject(ImageFault::VolumeTooSmall, message);
         }
+    }
+    reasons
+}
+
+/// What its snapshots have against it, where EC2 shows them.
+fn snapshot_reasons(unfinished: &UnfinishedSnapshots, image: &Image) -> Vec<ImageRejection> {
+    let mut reasons = Vec::new();
+    for (device, volume) in &image.facts.volumes {
+        let Some(id) = &volume.snapshot else { continue };
+        let (fault, message) = match unfinished.get(id) {
+            None | Some(SnapshotState::Completed) => continue,
+            Some(SnapshotState::Pending | SnapshotState::Recovering) => (
+                ImageFault::SnapshotPending,
+                format!("waits for its snapshot `{id}` of `{device}`, which isn't complete yet"),
+            ),
+            Some(state @ (SnapshotState::Error | SnapshotState::Recoverable)) => (
+                ImageFault::SnapshotFailed,
+                format!(
+                    "has the snapshot `{id}` for `{device}`, whose state is `{state}`: make the image again"
+                ),
+            ),
+        };
+        reasons.push(ImageRejection { fault, message });
     }
     reasons
 }

@@ -2,11 +2,12 @@
 //!
 //! A class's spec comes from the agent's snapshot, its allowances from the registry, its resources from EC2. Subnets,
 //! security groups and images are queried together, and all conditions follow from that one observation. A sweep of
-//! an unchanged world ends after one read. Every five minutes EC2 is queried anyway, because events of images can be
+//! an unchanged world ends after one read. A change of an image concerns the classes that select it: only their images
+//! are resolved again, from the records of `images` where a recent sweep asked EC2 the same. Every five minutes EC2 is queried anyway, because events of images can be
 //! lost. With the cluster's setting `zonal_shift` Enabled everything is queried every minute, because ARC sends no
 //! event of an operator's shift. It doesn't create instance profiles or launch templates, and doesn't mark drift.
 //!
-//! Invariants: only images that EC2 returned as available in this pass are resolved, and only those that the class
+//! Invariants: only images that EC2 last returned as available are resolved, and only those that the class
 //! accepts or has already; every resolved resource is
 //! allowed by the cluster's registry entry; an Unknown condition has a reason and a time of the next try.
 
@@ -16,12 +17,16 @@ mod change;
 pub mod choose;
 mod commit;
 mod execute;
+pub mod failed_image;
+pub mod image_snapshots;
 mod item;
 pub mod judge_image;
 mod look;
+mod news;
 mod observe;
 pub mod plan;
 pub mod profile;
+mod refused_image;
 pub mod resolve;
 pub mod spec;
 pub mod spec_form;
@@ -39,7 +44,8 @@ use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, run};
 use tenon_table::Consistency;
 
 use crate::commit::CommittedClasses;
-use crate::observe::NodeClassesObservation;
+use crate::news::RegionImages;
+use crate::observe::{ClassesLook, NodeClassesObservation};
 use crate::plan::{NodeClassesPlan, RETRY_AFTER};
 
 /// The function. Keeps chunks of snapshots between wakes: they never change under their digest.
@@ -63,6 +69,8 @@ pub(crate) struct ClassesWake {
     pub(crate) shifts: bool,
     /// Whether `provisioner` reported on launches.
     pub(crate) launches: bool,
+    /// Whether there is any cause besides changes of named images.
+    pub(crate) others: bool,
 }
 
 /// Which images a wake is about.
@@ -90,11 +98,13 @@ impl Handler for NodeClasses {
             WakeScope::Cluster(cluster) => vec![cluster.clone()],
             WakeScope::Region => observe::clusters(ports).await?,
         };
+        let images = RegionImages::default();
         // A failing cluster doesn't stop the others.
         let mut failed = None;
         for cluster in clusters {
             let (chunks, sharpness) = (&self.chunks, sharpness(causes));
-            let pass = ClassesPass { ports, cluster: &cluster, chunks, told: &told, sharpness };
+            let pass =
+                ClassesPass { ports, cluster: &cluster, chunks, images: &images, told: &told, sharpness };
             if let Err(error) = run(&pass).await {
                 failed = Some(error);
             }
@@ -108,6 +118,7 @@ struct ClassesPass<'a, P> {
     ports: &'a P,
     cluster: &'a ClusterName,
     chunks: &'a ChunkCaches,
+    images: &'a RegionImages,
     told: &'a ClassesWake,
     sharpness: Consistency,
 }
@@ -139,8 +150,8 @@ impl<P: Ports> Pass for ClassesPass<'_, P> {
 
     async fn observe(&self, _: &mut NodeClassesDone) -> Result<Option<NodeClassesObservation>, HandlerError> {
         let mut chunks = self.chunks.take(self.cluster);
-        let observed =
-            observe::observe(self.ports, self.cluster, self.told, self.sharpness, &mut chunks).await;
+        let look = ClassesLook { told: self.told, images: self.images, sharpness: self.sharpness };
+        let observed = observe::observe(self.ports, self.cluster, look, &mut chunks).await;
         self.chunks.put(self.cluster, chunks);
         observed
     }
@@ -189,28 +200,34 @@ impl<P: Ports> Pass for ClassesPass<'_, P> {
         if !looked.committed.lost.is_empty() {
             return End { seen: None, wake_at: after(RETRY_AFTER) };
         }
-        let seen = SeenOf {
+        let unrecorded = looked.plan.as_ref().is_some_and(|plan| plan.unrecorded);
+        let seen = (!unrecorded).then(|| SeenOf {
             generations: observed.generations,
             deadline: looked.plan.as_ref().map(|plan| plan.look_at),
             before: observed.before,
             waits: Waits::Deadline,
-        };
+        });
         let wake_at = looked.plan.as_ref().and_then(|plan| plan.retry_after).and_then(after);
-        End { seen: Some(seen), wake_at }
+        End { seen, wake_at }
     }
 }
 
 fn told(causes: &[WakeCause]) -> ClassesWake {
-    let mut told =
-        ClassesWake { images: ChangedImages::These(BTreeSet::new()), shifts: false, launches: false };
+    let mut told = ClassesWake {
+        images: ChangedImages::These(BTreeSet::new()),
+        shifts: false,
+        launches: false,
+        others: false,
+    };
     for cause in causes {
         match cause {
-            WakeCause::ImageChanged(None) => told.images = ChangedImages::Any,
             WakeCause::ImageChanged(Some(image)) => {
                 if let ChangedImages::These(named) = &mut told.images {
                     named.insert(image.clone());
                 }
+                continue;
             }
+            WakeCause::ImageChanged(None) => told.images = ChangedImages::Any,
             WakeCause::ZonalShift => told.shifts = true,
             WakeCause::StateChanged => told.launches = true,
             WakeCause::Sweep
@@ -219,6 +236,7 @@ fn told(causes: &[WakeCause]) -> ClassesWake {
             | WakeCause::InstanceState { .. }
             | WakeCause::Interruption { .. } => {}
         }
+        told.others = true;
     }
     told
 }

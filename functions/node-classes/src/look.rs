@@ -1,7 +1,7 @@
 //! One class's observation, from EC2's and ARC's answers about it.
 //!
 //! Decides what an answer or its absence means to each part of a class: a permanent refusal refuses the part, after a
-//! transient one it keeps its last value. It doesn't decide which of the answered resources the class takes
+//! transient one it keeps its last value, and so does a part that nobody asked about. It doesn't decide which of the answered resources the class takes
 //! (`resolve`).
 //!
 //! Invariants: a part of an older spec is never kept for this one; a part that held stays while AWS doesn't answer.
@@ -21,7 +21,7 @@ use tenon_ec2::port::Image;
 use tenon_ec2::{ClassPart, Ec2Error, blame, right_of};
 use tenon_runtime::error::chain;
 
-use crate::plan::{AnsweredReservations, Answers, NodeClassesInput, RETRY_AFTER, later};
+use crate::plan::{AnsweredReservations, Answers, NodeClassesInput, PartAnswer, RETRY_AFTER, later};
 use crate::profile::{self, JudgedProfile};
 use crate::resolve::{self, JudgedClass};
 use crate::{spec, spec_form};
@@ -74,7 +74,7 @@ impl ClassLook<'_> {
         let (instance_profile, profile_seen) = self.profile(judged, answers, &images);
         let validation = match spec::validate(class, registry) {
             Seen::Holds(()) => match self.snapshots(judged, &images, answers) {
-                Seen::Holds(()) => match self.launches(&images) {
+                Seen::Holds(()) => match self.launches(&images, profile_seen.as_ref()) {
                     Some(RefusedLaunch { message, .. }) => {
                         Seen::Refused { reason: ConditionReason::LaunchRefused, message }
                     }
@@ -89,7 +89,7 @@ impl ClassLook<'_> {
             generation: class.meta.generation,
             spec_digest: spec_form::digest(class),
             hash: Some(class.spec_hash.in_cluster(&registry.certificate_authority)),
-            subnets: self.part(
+            subnets: self.asked_part(
                 PartCondition {
                     condition: ConditionType::SubnetsReady,
                     reason: ConditionReason::SubnetResolutionFailed,
@@ -98,7 +98,7 @@ impl ClassLook<'_> {
                 known.map(|known| known.subnets.clone()),
                 |found| resolve::subnets(judged, found),
             ),
-            security_groups: self.part(
+            security_groups: self.asked_part(
                 PartCondition {
                     condition: ConditionType::SecurityGroupsReady,
                     reason: ConditionReason::SecurityGroupResolutionFailed,
@@ -110,6 +110,10 @@ impl ClassLook<'_> {
             images,
             image_notices,
             instance_profile,
+            asked_profile: match resolve::instance_profile(judged) {
+                Seen::Holds(profile) => Some(profile),
+                Seen::Refused { .. } | Seen::Unseen { .. } => None,
+            },
             profile_seen,
             reservations: self.reservations(answers),
             placement_group: self.placement_group(answers),
@@ -140,7 +144,7 @@ impl ClassLook<'_> {
     fn placement_group(&mut self, answers: &Answers) -> Option<Seen<ResolvedPlacementGroup>> {
         let (selector, answer) = (self.class.placement_group.as_ref()?, answers.placement_groups.as_ref()?);
         let known = self.previous.filter(|known| spec_form::is_of_spec(known, self.class));
-        Some(self.part(
+        Some(self.asked_part(
             PartCondition {
                 condition: ConditionType::PlacementGroupReady,
                 reason: ConditionReason::PlacementGroupResolutionFailed,
@@ -172,38 +176,57 @@ impl ClassLook<'_> {
             let reason = ConditionReason::InstanceProfileNotChecked;
             return (Seen::Unseen { reason, message, next_try }, known.cloned());
         };
-        let condition = ConditionType::InstanceProfileReady;
+        let told = PartCondition {
+            condition: ConditionType::InstanceProfileReady,
+            reason: ConditionReason::InstanceProfileNotChecked,
+        };
         let held = self.previous.filter(|known| spec_form::is_of_spec(known, self.class));
-        let held = held.and_then(|known| known.condition(condition));
-        let verdict = profile::judge(JudgedProfile {
-            profile,
-            identity: &self.class.identity,
-            allowed: &judged.registry.allowed,
-            answer,
-            known,
-            held: held.is_some_and(|held| held.status == ConditionStatus::True),
-            now: self.input.now,
-        });
-        let seen = match (verdict.seen, self.launches(images)) {
-            (Seen::Refused { reason, message }, _) => {
-                self.look_in(profile::LOOK_EVERY);
-                Seen::Refused { reason, message }
+        let held = held.and_then(|known| known.condition(told.condition));
+        let (of_iam, profile_seen) = match answer {
+            PartAnswer::Answered(answer) => {
+                let verdict = profile::judge(JudgedProfile {
+                    profile,
+                    identity: &self.class.identity,
+                    allowed: &judged.registry.allowed,
+                    answer,
+                    known,
+                    held: held.is_some_and(|held| held.status == ConditionStatus::True),
+                    now: self.input.now,
+                });
+                match &verdict.seen {
+                    Seen::Refused { .. } => self.look_in(profile::LOOK_EVERY),
+                    Seen::Unseen { next_try, .. } => self.look_in(next_try.duration_since(self.input.now)),
+                    Seen::Holds(()) => {}
+                }
+                (verdict.seen, verdict.known)
             }
+            // EC2 refused launches, and IAM saw nothing wrong.
+            PartAnswer::NotAsked
+                if held.is_some_and(|held| held.reason == ConditionReason::LaunchRefused) =>
+            {
+                (Seen::Holds(()), known.cloned())
+            }
+            PartAnswer::NotAsked => (self.stored(told, Some(())), known.cloned()),
+        };
+        let seen = match (of_iam, self.launches(images, profile_seen.as_ref())) {
+            (Seen::Refused { reason, message }, _) => Seen::Refused { reason, message },
             // IAM sees nothing wrong, EC2 does.
             (_, Some(RefusedLaunch { part: Some(ClassPart::InstanceProfile), message })) => {
                 Seen::Refused { reason: ConditionReason::LaunchRefused, message }
             }
-            (Seen::Unseen { reason, message, next_try }, _) => {
-                self.look_in(next_try.duration_since(self.input.now));
-                Seen::Unseen { reason, message, next_try }
-            }
+            (Seen::Unseen { reason, message, next_try }, _) => Seen::Unseen { reason, message, next_try },
             (Seen::Holds(()), _) => Seen::Holds(profile.clone()),
         };
-        (seen, verdict.known)
+        (seen, profile_seen)
     }
 
-    /// EC2's refusal of launches with this spec and these images.
-    fn launches(&self, images: &Seen<Vec<ResolvedImage>>) -> Option<RefusedLaunch> {
+    /// EC2's refusal of launches with this spec and these images. One for the instance profile ends once IAM has shown
+    /// another pair of profile and role since: without pods no launch would ever show that it is put right.
+    fn launches(
+        &self,
+        images: &Seen<Vec<ResolvedImage>>,
+        profile: Option<&SeenProfile>,
+    ) -> Option<RefusedLaunch> {
         let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class))?;
         let mark = self.input.refused.get(&self.class.name)?;
         let ids = |images: &[ResolvedImage]| images.iter().map(|image| image.id.clone()).collect::<Vec<_>>();
@@ -214,12 +237,18 @@ impl ClassLook<'_> {
         }
         let words = mark.message.as_deref().unwrap_or(&mark.code);
         let part = blame(words);
+        let changed = profile.is_some_and(|seen| seen.first_seen_at > mark.asked_at);
+        if part == Some(ClassPart::InstanceProfile) && changed {
+            return None;
+        }
         let remedy = part.map_or("check the class's spec", ClassPart::remedy);
         let until = mark.blocked_until().min(mark.last_resort_at());
-        let message = format!(
-            "EC2 refuses launches from this class ({words}); {remedy}; next launch at `{until}`, or when the class \
-             changes"
-        );
+        let next = if until > self.input.now {
+            format!("next launch at `{until}`, or when the class changes")
+        } else {
+            "the next pending pod is launched for, and decides".to_owned()
+        };
+        let message = format!("EC2 refuses launches from this class ({words}); {remedy}; {next}");
         Some(RefusedLaunch { part, message })
     }
 
@@ -252,6 +281,41 @@ impl ClassLook<'_> {
                 resolve::snapshots(judged, &taken, snapshots)
             },
         )
+    }
+
+    /// One part, judged from EC2's answer if it was asked for.
+    fn asked_part<A, T>(
+        &mut self,
+        told: PartCondition,
+        answer: &PartAnswer<A>,
+        known: Option<T>,
+        judge: impl FnOnce(&A) -> Seen<T>,
+    ) -> Seen<T> {
+        match answer {
+            PartAnswer::Answered(answer) => self.part(told, answer, known, judge),
+            PartAnswer::NotAsked => self.stored(told, known),
+        }
+    }
+
+    /// One part as the class's status has it.
+    fn stored<T>(&self, told: PartCondition, known: Option<T>) -> Seen<T> {
+        let previous = self.previous.filter(|known| spec_form::is_of_spec(known, self.class));
+        let stored = previous.and_then(|previous| previous.condition(told.condition));
+        let (reason, message) = match (stored, known) {
+            (Some(stored), Some(known)) if stored.status == ConditionStatus::True => {
+                return Seen::Holds(known);
+            }
+            (Some(stored), _) => (stored.reason, stored.message.clone()),
+            (None, _) => (told.reason, "AWS wasn't asked yet".to_owned()),
+        };
+        match stored {
+            Some(stored) if stored.status == ConditionStatus::False => Seen::Refused { reason, message },
+            Some(_) | None => {
+                let next_try = stored.and_then(|stored| stored.next_try);
+                let next_try = next_try.unwrap_or_else(|| later(self.input.now, RETRY_AFTER));
+                Seen::Unseen { reason, message, next_try }
+            }
+        }
     }
 
     /// One part, judged from EC2's answer. A permanent refusal refuses the part; after a transient one it keeps its
@@ -315,6 +379,7 @@ impl ClassLook<'_> {
             images: refused(cluster),
             image_notices: ImageNotices::default(),
             instance_profile: refused(cluster),
+            asked_profile: None,
             profile_seen: self.previous.and_then(|known| known.profile_seen.clone()),
             reservations: None,
             placement_group: None,

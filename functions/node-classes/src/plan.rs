@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::boot::BootRecord;
 use tenon_domain::class_status::{ClassStatus, ConditionType, ImageVariant};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
@@ -28,12 +29,14 @@ use tenon_ec2::port::{
 };
 
 use crate::change::{ClassChange, change};
+use crate::image_snapshots::UnfinishedSnapshots;
 use crate::look::ClassLook;
 use crate::spec_form;
 use crate::verdicts::validate;
 
-/// The interval of queries to EC2, because events of images can be lost.
-pub const LOOK_EVERY: SignedDuration = SignedDuration::from_mins(5);
+/// The interval of queries to EC2, because events of images can be lost. It is less than the sweep's five minutes, so that
+/// an early sweep isn't wasted.
+pub const LOOK_EVERY: SignedDuration = SignedDuration::from_secs(290);
 
 /// The interval of queries to ARC, if the cluster avoids shifted zones: ARC sends events of autoshifts only. It is
 /// less than the sweep's minute, so that an early sweep isn't wasted.
@@ -55,12 +58,16 @@ pub struct NodeClassesInput {
     pub registry: Result<Registry, Waiting>,
     /// The classes to resolve, with EC2's answers.
     pub looked: Vec<(Ec2NodeClass, Answers)>,
+    /// Snapshots of images that aren't whole.
+    pub unfinished: UnfinishedSnapshots,
     /// Statuses as they are.
     pub statuses: BTreeMap<NodeClassName, ClassStatus>,
     /// Refused launches of classes in their last resolved form, if the class is to blame.
     pub refused: BTreeMap<NodeClassName, Mark>,
     /// The refusal of spot launches as such, if there is one.
     pub spot_refused: Option<Mark>,
+    /// What images showed when their instances booted.
+    pub boots: Vec<BootRecord>,
     /// EC2's verdicts on launches.
     pub verdicts: BTreeMap<NodeClassName, ClassVerdicts>,
     /// Classes that a fresh snapshot doesn't have and that no claim uses.
@@ -69,17 +76,39 @@ pub struct NodeClassesInput {
     pub unreadable: Vec<Unreadable>,
     /// The generation of the snapshot.
     pub snapshot: u64,
-    /// When all classes must be resolved again, as stored; now or earlier if this pass resolves them.
+    /// The scope of this look.
+    pub scope: LookScope,
+    /// When all classes must be resolved again, as stored.
     pub look_at: Timestamp,
+}
+
+/// The scope of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LookScope {
+    /// All classes, and everything about them.
+    Everything,
+    /// The classes that are due.
+    Due,
+    /// Images of the classes that a change of images concerns.
+    Images,
+}
+
+/// What AWS said of a part of a class.
+#[derive(Debug, Clone)]
+pub enum PartAnswer<T> {
+    /// This look doesn't ask: the part stays as the class's status has it.
+    NotAsked,
+    /// The answer.
+    Answered(Result<T, Ec2Error>),
 }
 
 /// EC2's answers about a class; a cluster without a registry entry gets no queries.
 #[derive(Debug, Clone)]
 pub struct Answers {
     /// Subnets that its terms match.
-    pub subnets: Result<Vec<Subnet>, Ec2Error>,
+    pub subnets: PartAnswer<Vec<Subnet>>,
     /// Security groups that its terms match.
-    pub security_groups: Result<Vec<SecurityGroup>, Ec2Error>,
+    pub security_groups: PartAnswer<Vec<SecurityGroup>>,
     /// Images that its terms select.
     pub images: SelectedImages,
     /// Snapshots that it names, if its cluster may use any besides those of images.
@@ -87,11 +116,11 @@ pub struct Answers {
     /// Capacity reservations that its terms match; `None` without a query.
     pub reservations: Option<AnsweredReservations>,
     /// IAM's answer about its instance profile; `None` if the class may not have it.
-    pub profile: Option<Result<InstanceProfileFacts, Ec2Error>>,
+    pub profile: Option<PartAnswer<InstanceProfileFacts>>,
     /// Placement groups of its selector; `None` without a selector.
-    pub placement_groups: Option<Result<Vec<PlacementGroup>, Ec2Error>>,
-    /// The cluster's shifted zones; `None` if ARC wasn't asked.
-    pub shifts: Option<Result<BTreeSet<ShiftedZone>, Ec2Error>>,
+    pub placement_groups: Option<PartAnswer<Vec<PlacementGroup>>>,
+    /// The cluster's shifted zones; `None` if the cluster stays in them.
+    pub shifts: Option<PartAnswer<BTreeSet<ShiftedZone>>>,
 }
 
 impl Answers {
@@ -99,8 +128,8 @@ impl Answers {
     #[must_use]
     pub const fn none() -> Self {
         Self {
-            subnets: Ok(Vec::new()),
-            security_groups: Ok(Vec::new()),
+            subnets: PartAnswer::NotAsked,
+            security_groups: PartAnswer::NotAsked,
             images: SelectedImages::none(),
             snapshots: Ok(Vec::new()),
             reservations: None,
@@ -157,6 +186,8 @@ pub struct NodeClassesPlan {
     pub look_at: Timestamp,
     /// How long until AWS must be asked again, if a query failed or its answer will change.
     pub retry_after: Option<SignedDuration>,
+    /// Whether the next sweep needs no record of this look.
+    pub unrecorded: bool,
 }
 
 /// Whether a class is resolved outside the regular interval: it is new or changed, or its next try is due.
@@ -172,10 +203,12 @@ pub fn plan(input: &NodeClassesInput) -> (NodeClassesPlan, Report) {
     let mut report = Report::default();
     report.unreadable(&input.unreadable);
     let mut changes = Vec::new();
-    let everything = input.look_at <= input.now;
     let shifts = input.looked.iter().any(|(_, answers)| answers.shifts.is_some());
     let every = if shifts { SHIFTS_EVERY } else { LOOK_EVERY };
-    let mut next = if everything { later(input.now, every) } else { input.look_at };
+    let mut next = match input.scope {
+        LookScope::Everything => later(input.now, every),
+        LookScope::Due | LookScope::Images => input.look_at,
+    };
     let mut soonest: Option<SignedDuration> = None;
     for (class, answers) in &input.looked {
         let stored = input.statuses.get(&class.name);
@@ -194,7 +227,10 @@ pub fn plan(input: &NodeClassesInput) -> (NodeClassesPlan, Report) {
         next = next.min(later(input.now, soonest));
     }
     let gone = input.gone.iter().filter_map(|name| Some((name.clone(), input.statuses.get(name)?.revision)));
-    (NodeClassesPlan { changes, gone: gone.collect(), look_at: next, retry_after: soonest }, report)
+    // Without a finding and a wait, the record of the last look stays right.
+    let unrecorded = input.scope == LookScope::Images && soonest.is_none() && input.unreadable.is_empty();
+    let gone = gone.collect();
+    (NodeClassesPlan { changes, gone, look_at: next, retry_after: soonest, unrecorded }, report)
 }
 
 /// Reports conditions that keep their earlier value, because EC2 or ARC gave no answer.

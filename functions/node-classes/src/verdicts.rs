@@ -108,7 +108,7 @@ fn judge(judged: JudgedVerdicts<'_>) -> (Seen<()>, Option<ValidationNote>) {
             Some(VerdictOutcome::Doubted { message }) => {
                 told.push(format!("{message}; the first launch has one instance, and decides"));
             }
-            Some(VerdictOutcome::Denied { reason, message }) => {
+            Some(VerdictOutcome::Denied { reason, message, image: _ }) => {
                 let message = format!(
                     "{message}; Tenon asks EC2 again within 5 minutes, or at once when the class changes"
                 );
@@ -151,7 +151,7 @@ mod tests {
 
     fn denied() -> VerdictOutcome {
         let reason = ConditionReason::CreateFleetAuthCheckFailed;
-        VerdictOutcome::Denied { reason, message: "EC2 denies it".to_owned() }
+        VerdictOutcome::Denied { reason, message: "EC2 denies it".to_owned(), image: None }
     }
 
     /// The condition of a class with images of both architectures, after these answers.

@@ -26,6 +26,7 @@ use tenon_table::items::{InstanceOwner, TemplateItem, keys, put, set, set_expiri
 use tenon_table::{CommitError, Expect, Table, Write};
 use tenon_table::{commit_through_conflicts, content_commit};
 
+use crate::denials;
 use crate::settle::{CatalogFacts, LaunchAnswer, SettleFailure, SettleInput, Settlement, settle};
 use crate::validated::{Noted, Validated};
 use crate::written_marks::{WrittenMarks, write_mark};
@@ -184,6 +185,7 @@ impl<'a> Sending<'a> {
                 self.sent.put_off(at);
             }
             SendOutcome::Answer(answer) => {
+                let answer = denials::told(ports, answer).await;
                 let marks: Marks = self.view.marks.iter().chain(due.leases).cloned().collect();
                 let input = SettleInput {
                     // The time of the answer: the call may have taken most of a mark's first hold.

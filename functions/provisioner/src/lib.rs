@@ -8,6 +8,7 @@
 //! Invariants: only committed requests are sent; a launch has one answer, however often it is sent.
 
 mod commit;
+mod denials;
 mod execute;
 mod plan;
 pub mod settle;

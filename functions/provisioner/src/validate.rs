@@ -10,19 +10,20 @@
 mod answer;
 mod question;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{ClassStatus, ConditionReason, ConditionType};
 use tenon_domain::digest::Digest;
-use tenon_domain::id::{ClusterName, NodeClassName};
+use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::launch_verdict::{ClassVerdicts, LaunchVerdict, VerdictOutcome, architectures};
 use tenon_domain::registry::FeatureGate;
 use tenon_domain::unavailable::RequestDigest;
 use tenon_domain::wake::FunctionName;
-use tenon_ec2::{Ec2, Ec2Error};
+use tenon_ec2::port::DryRunOutcome;
+use tenon_ec2::{Denial, Ec2, Ec2Error};
 use tenon_launching::build::BuiltLaunch;
 use tenon_runtime::{HandlerError, Ports, Signals};
 use tenon_state::cluster::judged_request;
@@ -36,6 +37,7 @@ use tenon_table::{commit_through_conflicts, content_commit};
 use answer::{DryRunAnswer, of_error};
 use question::{BuiltQuestion, built, pools_digest, probe};
 
+use crate::denials::denial;
 use crate::execute::{DueLaunch, Sending};
 
 /// The time between two dry runs of RunInstances in a region. EC2 refills two requests a second, which launches by
@@ -123,8 +125,8 @@ pub(crate) async fn ask<P: Ports>(
     let answer = match built(cluster, &ports.installation().region, observed, &asking.question) {
         BuiltQuestion::NotNow => return Ok(Some(later(now, AFTER_NO_REQUEST))),
         BuiltQuestion::Unused { pools } => VerdictOutcome::Unused { pools },
-        BuiltQuestion::Refused { message } => {
-            VerdictOutcome::Denied { reason: ConditionReason::LaunchRefused, message }
+        BuiltQuestion::Refused { message, image } => {
+            VerdictOutcome::Denied { reason: ConditionReason::LaunchRefused, message, image }
         }
         BuiltQuestion::Launch(built) => {
             let lease = match asking.lease(now).await? {
@@ -217,15 +219,22 @@ impl<P: Ports> Asking<'_, P> {
 
     /// Makes the launch's templates, and asks about CreateFleet, then RunInstances.
     async fn dry_runs(&self, built: &BuiltLaunch) -> Result<DryRunAnswer, HandlerError> {
+        let Question { status, architecture, .. } = &self.question;
+        let images = status.images.iter().filter(|image| image.architecture == *architecture);
+        let images: BTreeSet<ImageId> = images.map(|image| image.id.clone()).collect();
         let reason = ConditionReason::CreateLaunchTemplateAuthCheckFailed;
         match self.make_templates(built).await? {
             TemplatesMade::All => {}
-            TemplatesMade::Refused(error) => return Ok(of_error(&error, reason)),
+            TemplatesMade::Refused(error) => {
+                let denial = self.denial(&error).await;
+                return Ok(of_error(&error, reason, &images, denial));
+            }
             TemplatesMade::Lost => return Ok(DryRunAnswer::Lost),
         }
         let Some(probe) = probe(built, self.failures())? else { return Ok(DryRunAnswer::None) };
         let fleet = self.ports.ec2().dry_run_create_fleet(&probe.fleet).await;
-        match answer::read(fleet, ConditionReason::CreateFleetAuthCheckFailed) {
+        let denial = self.dry_run_denial(&fleet).await;
+        match answer::read(fleet, ConditionReason::CreateFleetAuthCheckFailed, &images, denial) {
             DryRunAnswer::Consent => {}
             other @ (DryRunAnswer::Verdict(_)
             | DryRunAnswer::None
@@ -233,7 +242,25 @@ impl<P: Ports> Asking<'_, P> {
             | DryRunAnswer::Lost) => return Ok(other),
         }
         let run = self.ports.ec2().dry_run_run_instances(&probe.run).await;
-        Ok(answer::read(run, ConditionReason::RunInstancesAuthCheckFailed))
+        let denial = self.dry_run_denial(&run).await;
+        Ok(answer::read(run, ConditionReason::RunInstancesAuthCheckFailed, &images, denial))
+    }
+
+    /// What EC2's words and STS tell of a denied dry run.
+    async fn dry_run_denial(&self, result: &Result<DryRunOutcome, Ec2Error>) -> Option<Denial> {
+        match result {
+            Ok(DryRunOutcome::Unauthorized { action, decoded: None, message }) => {
+                Some(denial(self.ports, action, message).await)
+            }
+            Ok(DryRunOutcome::Unauthorized { decoded: Some(_), .. } | DryRunOutcome::WouldSucceed) => None,
+            Err(error) => self.denial(error).await,
+        }
+    }
+
+    /// The same of a denied call.
+    async fn denial(&self, error: &Ec2Error) -> Option<Denial> {
+        let Ec2Error::Unauthorized { action, decoded: None, message } = error else { return None };
+        Some(denial(self.ports, action, message).await)
     }
 
     /// Commits the templates as a launch does, and creates them in EC2: the first launch finds them. Their commit

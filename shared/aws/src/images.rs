@@ -3,7 +3,7 @@
 use aws_sdk_ec2::types as sdk;
 use tenon_ec2::port::{
     BootMode, EnaSupport, Image, ImageArchitecture, ImageFacts, ImagePlatform, ImageState, ImageVolume,
-    RootDeviceType, VolumeSnapshot,
+    RootDeviceType, SnapshotState, VolumeSnapshot,
 };
 
 use crate::reading::{Malformed, optional, parsed, required, tags};
@@ -58,6 +58,7 @@ pub(crate) fn snapshot(from: &sdk::Snapshot) -> Result<VolumeSnapshot, Malformed
         id: required(from.snapshot_id.clone(), "SnapshotId")?,
         owner: required(from.owner_id.clone(), "OwnerId")?,
         owner_alias: from.owner_alias.clone().filter(|alias| !alias.is_empty()),
+        state: from.state.as_ref().and_then(|state| SnapshotState::parse(state.as_str())),
         tags: tags(from.tags()),
     })
 }

@@ -27,6 +27,7 @@ pub(crate) fn instance(from: &sdk::Instance) -> Result<Instance, Malformed> {
             placement.and_then(|p| p.availability_zone_id.as_deref()),
             "Placement.AvailabilityZoneId",
         )?,
+        partition: placement.and_then(|p| p.partition_number).and_then(|number| u32::try_from(number).ok()),
         subnet: optional(from.subnet_id.as_deref(), "SubnetId")?,
         security_groups: from.security_groups().iter().map(group).collect::<Result<_, _>>()?,
         state: state(from.state.as_ref(), "State")?,

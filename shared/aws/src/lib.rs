@@ -1,5 +1,5 @@
-//! EC2, the Pricing API, ARC, Systems Manager and IAM of a real account: the ports of `tenon-ec2` over the AWS SDK for
-//! Rust.
+//! EC2, the Pricing API, ARC, Systems Manager, IAM and STS of a real account: the ports of `tenon-ec2` over the AWS SDK
+//! for Rust.
 //!
 //! Decides how a port's request is written, how an answer is read, and the facts about a failed call
 //! ([`FailedCall`]). It doesn't decide the meaning of an error code (`tenon_ec2::classify` does) or what follows, and
@@ -9,6 +9,7 @@
 //! arguments alone, so that a committed CreateFleet is replayed unchanged; an absent or unreadable field is an error
 //! with its name, never a default.
 
+mod authorization_messages;
 mod call;
 mod ec2;
 mod filters;
@@ -30,6 +31,7 @@ mod tests;
 mod types;
 mod zonal_shift;
 
+pub use authorization_messages::AwsAuthorizationMessages;
 pub use call::{CallEffect, FailedCall, FailedCallSink};
 pub use ec2::AwsEc2;
 pub use instance_profiles::AwsInstanceProfiles;

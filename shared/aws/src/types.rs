@@ -21,6 +21,7 @@ pub(crate) fn instance_type(from: sdk::InstanceTypeInfo) -> InstanceTypeInfo {
         current_generation: from.current_generation,
         hypervisor: from.hypervisor.map(|h| h.as_str().to_owned()),
         nitro_enclaves_support: from.nitro_enclaves_support.map(|s| s.as_str().to_owned()),
+        supported_boot_modes: from.supported_boot_modes.map(|list| words(&list)),
         supported_usage_classes: from.supported_usage_classes.map(|list| words(&list)),
         supported_virtualization_types: from.supported_virtualization_types.map(|list| words(&list)),
         vcpu_info: from.v_cpu_info.map(|info| VCpuInfo { default_vcpus: count(info.default_v_cpus) }),

@@ -13,6 +13,8 @@ use crate::id::ImageId;
 /// The record of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageRecord {
+    /// The count of its writes; 0 in a record of an older release.
+    pub revision: u64,
     /// Its id.
     pub id: ImageId,
     /// Its name; empty if it was deregistered before it was ever described.
@@ -25,6 +27,8 @@ pub struct ImageRecord {
     pub created_at: Option<Timestamp>,
     /// The account that owns it.
     pub owner: String,
+    /// The owner's alias, such as `amazon`; nothing in a record of an older release.
+    pub owner_alias: Option<String>,
     /// Its tags.
     pub tags: BTreeMap<String, String>,
     /// Its deprecation time.

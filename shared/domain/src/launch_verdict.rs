@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::catalog::facts::Architecture;
 use crate::class_status::{ClassStatus, ConditionReason};
+use crate::id::ImageId;
 use crate::unavailable::RequestDigest;
 
 /// How long EC2's consent holds. A policy that changes meanwhile shows at the next launch.
@@ -69,6 +70,8 @@ pub enum VerdictOutcome {
         reason: ConditionReason,
         /// A sentence with the remedy.
         message: String,
+        /// The image that EC2 refuses, if it is about one.
+        image: Option<ImageId>,
     },
 }
 
@@ -281,7 +284,7 @@ mod tests {
 
     fn denied() -> VerdictOutcome {
         let reason = ConditionReason::RunInstancesAuthCheckFailed;
-        VerdictOutcome::Denied { reason, message: "no".to_owned() }
+        VerdictOutcome::Denied { reason, message: "no".to_owned(), image: None }
     }
 
     fn doubted() -> VerdictOutcome {

@@ -4,6 +4,7 @@
 //! versioned forms of everything that crosses a process.
 
 pub mod api;
+pub mod boot;
 pub mod budget;
 pub mod catalog;
 pub mod claim;

@@ -34,6 +34,23 @@ pub struct Registry {
     pub allowed: Allowances,
 }
 
+impl Registry {
+    /// The addresses of its services, so of its pods.
+    #[must_use]
+    pub fn ip_family(&self) -> IpFamily {
+        if self.service_cidr.contains(':') { IpFamily::Ipv6 } else { IpFamily::Ipv4 }
+    }
+}
+
+/// The addresses of a cluster's pods and services: EKS gives them one family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum IpFamily {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
 /// Settings of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterSettings {

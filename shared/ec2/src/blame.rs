@@ -50,7 +50,7 @@ pub fn blame(words: &str) -> Option<ClassPart> {
     let says = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
     if says(&["iam instance profile", "iaminstanceprofile", "iam:passrole"]) {
         Some(ClassPart::InstanceProfile)
-    } else if says(&["invalidamiid"]) {
+    } else if says(&["invalidamiid", "authorized for images", "marketplace"]) {
         Some(ClassPart::Image)
     } else if says(&["invalidkeypair"]) {
         Some(ClassPart::KeyPair)
@@ -77,6 +77,7 @@ mod tests {
         check("InvalidIamInstanceProfileArn.Malformed: no", Some(ClassPart::InstanceProfile));
         check("not authorized to perform: iam:PassRole on resource", Some(ClassPart::InstanceProfile));
         check("InvalidAMIID.NotFound: The image id '[ami-1]' does not exist", Some(ClassPart::Image));
+        check("AuthFailure: Not authorized for images: [ami-1]", Some(ClassPart::Image));
         check("InvalidKeyPair.NotFound: gone", Some(ClassPart::KeyPair));
         check("InvalidBlockDeviceMapping: the snapshot is larger", Some(ClassPart::BlockDevice));
         check("InvalidSnapshot.NotFound: gone", Some(ClassPart::BlockDevice));

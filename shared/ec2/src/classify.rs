@@ -57,6 +57,7 @@ tenon_domain::words! {
 #[must_use]
 pub fn classify(code: &str, message: &str) -> ErrorClass {
     in_placement_group(message)
+        .or_else(|| of_image(code, message))
         .or_else(|| exact(code))
         .or_else(|| by_message(code, message))
         .unwrap_or_else(|| by_shape(code))
@@ -67,6 +68,17 @@ fn in_placement_group(message: &str) -> Option<ErrorClass> {
     let message = message.to_ascii_lowercase();
     let full = message.contains("placement group") && message.contains("limit of");
     full.then_some(ErrorClass::PlacementGroup)
+}
+
+/// Rights on an image, which its owner gives, under the codes of the caller's rights.
+fn of_image(code: &str, message: &str) -> Option<ErrorClass> {
+    let message = message.to_ascii_lowercase();
+    let of_image = match code {
+        "AuthFailure" => message.contains("authorized for images"),
+        "OptInRequired" => message.contains("marketplace"),
+        _ => false,
+    };
+    of_image.then_some(ErrorClass::ImageUnavailable)
 }
 
 /// Codes that mean one thing.
@@ -202,6 +214,21 @@ mod tests {
         ] {
             check(code, class);
         }
+    }
+
+    #[test]
+    fn a_right_on_an_image_is_none_of_the_caller() {
+        let check =
+            |code: &str, message: &str, expected| assert_eq!(classify(code, message), expected, "{code}");
+        check("AuthFailure", "Not authorized for images: [ami-1]", ErrorClass::ImageUnavailable);
+        check(
+            "AuthFailure",
+            "AWS was not able to validate the provided access credentials",
+            ErrorClass::Unauthorized,
+        );
+        let terms = "In order to use this AWS Marketplace product you need to accept terms and subscribe.";
+        check("OptInRequired", terms, ErrorClass::ImageUnavailable);
+        check("OptInRequired", "You are not subscribed to this service.", ErrorClass::Unauthorized);
     }
 
     #[test]

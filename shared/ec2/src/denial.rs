@@ -3,10 +3,13 @@
 //! Decides what is kept of the words. They also hold principals, ids and conditions, which nobody but the account's
 //! operators should see; none of that is kept. It doesn't decide what a denial means to a class.
 //!
-//! Source: "Troubleshoot access denied error messages" of the IAM User Guide, which has the forms of the words (read
-//! November 2026).
+//! Sources: "Troubleshoot access denied error messages" of the IAM User Guide, which has the forms of the words, and
+//! `DecodeAuthorizationMessage` of the STS API Reference (read November 2026). A decoded message tells an explicit deny
+//! from a missing right, but not the kind of policy.
 
 use std::fmt;
+
+use serde::Deserialize;
 
 tenon_domain::words! {
     /// A kind of policy, in IAM's words.
@@ -31,10 +34,10 @@ tenon_domain::words! {
 /// Why a call is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DenialCause {
-    /// A policy denies it explicitly.
-    Denied(PolicyKind),
-    /// No policy of that kind allows it.
-    NotAllowed(PolicyKind),
+    /// A policy denies it explicitly; a decoded message doesn't tell its kind.
+    Denied(Option<PolicyKind>),
+    /// No policy of that kind allows it, or none at all.
+    NotAllowed(Option<PolicyKind>),
     /// EC2's words don't tell.
     Untold,
 }
@@ -48,6 +51,57 @@ pub struct Denial {
     pub resource: Option<(String, String)>,
     /// Why.
     pub cause: DenialCause,
+}
+
+/// The longest message that STS decodes.
+const ENCODED_CHARS: usize = 10_240;
+
+/// The encoded message in EC2's words about a denied call.
+#[must_use]
+pub fn encoded_message(words: &str) -> Option<&str> {
+    let (_, rest) = words.split_once("ncoded authorization failure message: ")?;
+    first_word(rest).filter(|encoded| (1..=ENCODED_CHARS).contains(&encoded.len()))
+}
+
+/// A decoded message. It has principals and conditions, so only [`Denial::decoded`] reads it, and nothing shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DecodedMessage(String);
+
+impl DecodedMessage {
+    /// The message with this content.
+    #[must_use]
+    pub const fn new(content: String) -> Self {
+        Self(content)
+    }
+
+    /// The content, for a server that stands in for STS.
+    #[must_use]
+    pub fn content(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for DecodedMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DecodedMessage(..)")
+    }
+}
+
+/// What is read of a decoded message.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Told {
+    allowed: bool,
+    explicit_deny: bool,
+    #[serde(default)]
+    context: ToldContext,
+}
+
+/// The call that a decoded message is about.
+#[derive(Default, Deserialize)]
+struct ToldContext {
+    action: Option<String>,
+    resource: Option<String>,
 }
 
 impl Denial {
@@ -64,10 +118,33 @@ impl Denial {
         }
     }
 
-    /// Whether a service control policy denies the call explicitly.
+    /// The denial with what a decoded message says; unchanged if that isn't a denial.
     #[must_use]
-    pub fn is_by_service_control_policy(&self) -> bool {
-        self.cause == DenialCause::Denied(PolicyKind::ServiceControl)
+    pub fn decoded(self, message: &DecodedMessage) -> Self {
+        let Ok(told) = serde_json::from_str::<Told>(&message.0) else { return self };
+        if told.allowed {
+            return self;
+        }
+        let service = self.action.split_once(':').map_or("ec2", |(service, _)| service);
+        let named = told
+            .context
+            .action
+            .map(|action| if action.contains(':') { action } else { format!("{service}:{action}") });
+        let resource = told.context.resource.as_deref().and_then(resource_type);
+        Self {
+            action: named.filter(|action| is_action(action)).unwrap_or(self.action),
+            resource: resource.or(self.resource),
+            cause: if told.explicit_deny { DenialCause::Denied(None) } else { DenialCause::NotAllowed(None) },
+        }
+    }
+
+    /// Whether a policy denies the call explicitly that may be a service control policy.
+    #[must_use]
+    pub fn may_be_by_service_control_policy(&self) -> bool {
+        match self.cause {
+            DenialCause::Denied(kind) => kind.is_none_or(|kind| kind == PolicyKind::ServiceControl),
+            DenialCause::NotAllowed(_) | DenialCause::Untold => false,
+        }
     }
 }
 
@@ -80,12 +157,19 @@ impl fmt::Display for Denial {
             write!(f, " on resource `{kind}`")?;
         }
         match cause {
-            DenialCause::Denied(kind) => write!(f, ": a {kind} denies it explicitly; change that policy"),
+            DenialCause::Denied(Some(kind)) => {
+                write!(f, ": a {kind} denies it explicitly; change that policy")
+            }
+            DenialCause::Denied(None) => write!(
+                f,
+                ": a policy denies it explicitly; change that policy, of the role or of the organisation"
+            ),
             DenialCause::NotAllowed(kind) => {
                 let arn = resource.as_ref().map_or_else(
                     || "*".to_owned(),
                     |(service, kind)| format!("arn:*:{service}:*:*:{kind}/*"),
                 );
+                let kind = kind.map_or("policy", PolicyKind::as_str);
                 write!(
                     f,
                     ": no {kind} allows it; add the statement \
@@ -130,8 +214,8 @@ fn cause(words: &str) -> DenialCause {
     let denied = after("explicit deny in a ").or_else(|| after("explicit deny in an "));
     let not_allowed = after("because no ");
     match (denied, not_allowed) {
-        (Some(kind), _) => DenialCause::Denied(kind),
-        (None, Some(kind)) => DenialCause::NotAllowed(kind),
+        (Some(kind), _) => DenialCause::Denied(Some(kind)),
+        (None, Some(kind)) => DenialCause::NotAllowed(Some(kind)),
         (None, None) => DenialCause::Untold,
     }
 }
@@ -181,10 +265,54 @@ mod tests {
     #[test]
     fn only_a_service_control_policys_explicit_deny_is_one() {
         let check = |words: &str, expected| {
-            assert_eq!(Denial::read("ec2:RunInstances", words).is_by_service_control_policy(), expected);
+            assert_eq!(Denial::read("ec2:RunInstances", words).may_be_by_service_control_policy(), expected);
         };
         check("with an explicit deny in a service control policy", true);
         check("with an explicit deny in an identity-based policy", false);
         check("because no service control policy allows the ec2:RunInstances action", false);
+    }
+
+    #[test]
+    fn a_decoded_message_gives_the_action_the_resource_and_whether_a_policy_denies() {
+        let words =
+            "You are not authorized to perform this operation. Encoded authorization failure message: 9x-8y_";
+        assert_eq!(encoded_message(words), Some("9x-8y_"));
+        assert_eq!(encoded_message("You are not authorized to perform this operation."), None);
+        let check = |content: &str, expected: &str| {
+            let message = DecodedMessage::new(content.to_owned());
+            let denial = Denial::read("ec2:RunInstances", words).decoded(&message);
+            let told = denial.to_string();
+            assert!(told.ends_with(expected), "{told}");
+            assert!(!told.contains("111122223333") && !told.contains("secret"), "{told}");
+            assert_eq!(format!("{message:?}"), "DecodedMessage(..)");
+            denial.may_be_by_service_control_policy()
+        };
+        let content = |deny: bool| {
+            format!(
+                r#"{{"allowed":false,"explicitDeny":{deny},"matchedStatements":{{"items":[]}},"failures":{{"items":[]}},
+                "context":{{"principal":{{"id":"AROAEXAMPLE:secret","arn":"arn:aws:sts::111122223333:assumed-role/secret"}},
+                "action":"ec2:RunInstances","resource":"arn:aws:ec2:us-east-1:111122223333:network-interface/*",
+                "conditions":{{"items":[{{"key":"aws:Region","values":{{"items":[{{"value":"us-east-1"}}]}}}}]}}}}}}"#
+            )
+        };
+        let by_organisation = check(
+            &content(false),
+            "`ec2:RunInstances` on resource `network-interface`: no policy allows it; add the statement \
+             `{\"Effect\":\"Allow\",\"Action\":\"ec2:RunInstances\",\"Resource\":\"arn:*:ec2:*:*:network-interface/*\"}`",
+        );
+        assert!(!by_organisation);
+        let denies = "`network-interface`: a policy denies it explicitly; change that policy, of the role or of the \
+                      organisation";
+        assert!(check(&content(true), denies), "a launch through a fleet may be allowed");
+        check("no JSON", "decode it with `aws sts decode-authorization-message`");
+        check(
+            r#"{"allowed":true,"explicitDeny":false}"#,
+            "decode it with `aws sts decode-authorization-message`",
+        );
+        check(
+            r#"{"allowed":false,"explicitDeny":false,"context":{"action":"RunInstances","resource":"secret"}}"#,
+            "`ec2:RunInstances`: no policy allows it; add the statement \
+             `{\"Effect\":\"Allow\",\"Action\":\"ec2:RunInstances\",\"Resource\":\"*\"}`",
+        );
     }
 }

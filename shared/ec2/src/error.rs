@@ -12,6 +12,7 @@ pub fn right_of(action: &str) -> String {
         "GetParameters" => "ssm",
         "GetInstanceProfile" => "iam",
         "GetProducts" => "pricing",
+        "DecodeAuthorizationMessage" => "sts",
         _ => "ec2",
     };
     format!("{service}:{action}")

@@ -14,7 +14,9 @@ pub mod port;
 
 pub use blame::{ClassPart, blame};
 pub use classify::{ErrorClass, classify};
-pub use denial::{Denial, DenialCause, PolicyKind};
+pub use denial::{DecodedMessage, Denial, DenialCause, PolicyKind, encoded_message};
 pub use effect::{Effect, effect, launched_reason, launched_reason_of};
 pub use error::{Ec2Error, right_of};
-pub use port::{Ec2, Ec2Account, Ec2Ports, InstanceProfiles, Parameters, Pricing, ZonalShift};
+pub use port::{
+    AuthorizationMessages, Ec2, Ec2Account, Ec2Ports, InstanceProfiles, Parameters, Pricing, ZonalShift,
+};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use aws_types::SdkConfig;
 use jiff::{SignedDuration, Timestamp};
 use tenon_aws::{
-    AwsEc2, AwsInstanceProfiles, AwsParameters, AwsPricing, AwsZonalShift, FailedCall, FailedCallSink,
+    AwsAuthorizationMessages, AwsEc2, AwsInstanceProfiles, AwsParameters, AwsPricing, AwsZonalShift,
+    FailedCall, FailedCallSink,
 };
 use tenon_dynamodb::DynamoTable;
 use tenon_ec2::Ec2Account;
@@ -16,7 +17,14 @@ use crate::configuration::FunctionConfiguration;
 use crate::signals::AwsSignals;
 
 /// EC2 and the services beside it.
-type AwsAccount = Ec2Account<AwsEc2, AwsPricing, AwsZonalShift, AwsParameters, AwsInstanceProfiles>;
+type AwsAccount = Ec2Account<
+    AwsEc2,
+    AwsPricing,
+    AwsZonalShift,
+    AwsParameters,
+    AwsInstanceProfiles,
+    AwsAuthorizationMessages,
+>;
 
 /// The table, EC2 and the queues of a configuration.
 #[derive(Debug)]
@@ -45,7 +53,8 @@ impl AwsPorts {
                 pricing: AwsPricing::new(sdk, installation.region.clone()).reporting(Arc::clone(&report)),
                 zonal_shift: AwsZonalShift::new(sdk).reporting(Arc::clone(&report)),
                 parameters: AwsParameters::new(sdk).reporting(Arc::clone(&report)),
-                instance_profiles: AwsInstanceProfiles::new(sdk).reporting(report),
+                instance_profiles: AwsInstanceProfiles::new(sdk).reporting(Arc::clone(&report)),
+                authorization_messages: AwsAuthorizationMessages::new(sdk).reporting(report),
             },
             signals: AwsSignals::new(sdk, configuration),
             installation,

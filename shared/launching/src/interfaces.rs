@@ -8,12 +8,13 @@
 use serde::{Deserialize, Serialize};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::catalog::settings::{ConnectionTracking, InterfaceType, NetworkInterface};
-use tenon_ec2::port::{InterfaceKind, NetworkInterfaceSpec};
+use tenon_domain::registry::IpFamily;
+use tenon_ec2::port::{InterfaceKind, NetworkInterfaceSpec, PrimaryIpv6};
 
 /// The interfaces of a class's instances: those of `networkInterfaces`; otherwise the launch's EFA interfaces, one on
-/// each network card; otherwise the primary one, if the class says anything of it.
-pub(crate) fn interfaces(class: &Ec2NodeClass, efa: u32) -> Vec<NetworkInterfaceSpec> {
-    let primary = primary(class);
+/// each network card; otherwise the primary one, if there is anything to say of it.
+pub(crate) fn interfaces(class: &Ec2NodeClass, family: IpFamily, efa: u32) -> Vec<NetworkInterfaceSpec> {
+    let primary = primary(class, family);
     let own = &class.settings.network_interfaces;
     if !own.is_empty() {
         return own.iter().map(|interface| of_class(interface, primary)).collect();
@@ -32,12 +33,18 @@ pub(crate) fn interfaces(class: &Ec2NodeClass, efa: u32) -> Vec<NetworkInterface
     if primary == NetworkInterfaceSpec::default() { Vec::new() } else { vec![primary] }
 }
 
-/// What the class says of an interface with addresses. Services of a cluster have IPv4 addresses alone: the registry
-/// entry has one IPv4 CIDR for them. With IPv6 services the count would be `Ipv6PrefixCount`.
-fn primary(class: &Ec2NodeClass) -> NetworkInterfaceSpec {
+/// What is said of an interface with addresses. In an IPv6 cluster the prefixes are IPv6 ones, and the node needs an
+/// IPv6 address of its own.
+fn primary(class: &Ec2NodeClass, family: IpFamily) -> NetworkInterfaceSpec {
+    let prefix_count = class.ip_prefix_count;
+    let (ipv4_prefix_count, ipv6) = match family {
+        IpFamily::Ipv4 => (prefix_count, None),
+        IpFamily::Ipv6 => (None, Some(PrimaryIpv6 { prefix_count })),
+    };
     NetworkInterfaceSpec {
         associate_public_ip: class.associate_public_ip,
-        ipv4_prefix_count: class.ip_prefix_count,
+        ipv4_prefix_count,
+        ipv6,
         connection_tracking: class.settings.connection_tracking,
         ..NetworkInterfaceSpec::default()
     }
@@ -92,9 +99,17 @@ pub(crate) struct StoredInterface {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ipv4_prefix_count: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    ipv6: Option<StoredIpv6>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     connection_tracking: Option<StoredTracking>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     delete_on_termination: Option<bool>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredIpv6 {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    prefix_count: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -127,6 +142,7 @@ impl From<NetworkInterfaceSpec> for StoredInterface {
             }),
             associate_public_ip: spec.associate_public_ip,
             ipv4_prefix_count: spec.ipv4_prefix_count,
+            ipv6: spec.ipv6.map(|PrimaryIpv6 { prefix_count }| StoredIpv6 { prefix_count }),
             connection_tracking: spec.connection_tracking.map(|timeouts| StoredTracking {
                 tcp_established_timeout_seconds: timeouts.tcp_established_timeout_seconds,
                 udp_stream_timeout_seconds: timeouts.udp_stream_timeout_seconds,
@@ -149,6 +165,7 @@ impl From<StoredInterface> for NetworkInterfaceSpec {
             }),
             associate_public_ip: stored.associate_public_ip,
             ipv4_prefix_count: stored.ipv4_prefix_count,
+            ipv6: stored.ipv6.map(|StoredIpv6 { prefix_count }| PrimaryIpv6 { prefix_count }),
             connection_tracking: stored.connection_tracking.map(|timeouts| ConnectionTracking {
                 tcp_established_timeout_seconds: timeouts.tcp_established_timeout_seconds,
                 udp_stream_timeout_seconds: timeouts.udp_stream_timeout_seconds,
@@ -174,11 +191,14 @@ mod tests {
         check_efa(0, change, expected);
     }
 
-    /// Also that the stored form reads back.
     fn check_efa(efa: u32, change: impl FnOnce(&mut Ec2NodeClass), expected: &[NetworkInterfaceSpec]) {
         let mut class = class("default");
         change(&mut class);
-        let made = interfaces(&class, efa);
+        check_made(&interfaces(&class, IpFamily::Ipv4, efa), expected);
+    }
+
+    /// Also that the stored form reads back.
+    fn check_made(made: &[NetworkInterfaceSpec], expected: &[NetworkInterfaceSpec]) {
         assert_eq!(made, expected);
         let stored: Vec<StoredInterface> = made.iter().copied().map(StoredInterface::from).collect();
         let text = serde_json::to_string(&stored).unwrap();
@@ -221,6 +241,7 @@ mod tests {
             kind: Some(InterfaceKind::Interface),
             associate_public_ip: Some(false),
             ipv4_prefix_count: Some(1),
+            ipv6: None,
             connection_tracking: Some(TRACKING),
             delete_on_termination: Some(true),
         };
@@ -271,6 +292,21 @@ mod tests {
             ..NetworkInterfaceSpec::default()
         };
         check_efa(3, |class| class.settings.network_interfaces = vec![own], &[named]);
+    }
+
+    #[test]
+    fn nodes_of_an_ipv6_cluster_have_an_ipv6_address_and_ipv6_prefixes() {
+        let mut class = class("default");
+        let ipv6 = |prefix_count| NetworkInterfaceSpec {
+            ipv6: Some(PrimaryIpv6 { prefix_count }),
+            ..NetworkInterfaceSpec::default()
+        };
+        check_made(&interfaces(&class, IpFamily::Ipv6, 0), &[ipv6(None)]);
+        class.ip_prefix_count = Some(1);
+        check_made(&interfaces(&class, IpFamily::Ipv6, 0), &[ipv6(Some(1))]);
+        let (kind, delete_on_termination) = (Some(InterfaceKind::Efa), Some(true));
+        let card = NetworkInterfaceSpec { card: Some(0), kind, delete_on_termination, ..ipv6(Some(1)) };
+        check_made(&interfaces(&class, IpFamily::Ipv6, 1), &[card]);
     }
 
     #[test]

@@ -71,6 +71,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
         name: id.to_owned(),
         architecture,
         variant: ImageVariant::Any,
+        boot_mode: None,
         created_at: at,
     };
     let observation = ClassObservation {
@@ -86,6 +87,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
         ]),
         image_notices: ImageNotices::default(),
         instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+        asked_profile: None,
         profile_seen: None,
         reservations: None,
         placement_group: None,

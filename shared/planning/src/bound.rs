@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::id::{NodePoolName, Uid};
 
 use crate::provision::{
-    Dimensions, PodGroup, Pool, ProvisionInput, ProvisionPlan, groups, in_order, measures,
+    Dimensions, PodGroup, Pool, ProvisionInput, ProvisionPlan, census, groups, in_order, measures,
 };
 
 /// A programme with more variables than this is not solved: it would take longer than the plan is worth.
@@ -50,7 +50,8 @@ pub struct Column {
 #[must_use]
 pub fn programme(input: &ProvisionInput, plan: &ProvisionPlan) -> Option<Programme> {
     let measures = measures(input);
-    let (groups, _) = groups(input, &measures.dimensions);
+    let selectors = census::selectors(input);
+    let (groups, _) = groups(input, &measures.dimensions, &selectors, &[]);
     let placed = placed(plan);
     let counts: Vec<f64> = groups.iter().map(|group| f64::from(on_claims(group, &placed))).collect();
     let scale = scale(&measures.dimensions, &groups, &counts);

@@ -17,7 +17,7 @@ use tenon_table::items::form::{self, Fields};
 use tenon_table::items::{
     CatalogMeta, FormError, Generations, ItemForm, SeenRecord, keys, revision_of, steps_of,
 };
-use tenon_table::{Consistency, Item, Key, Table};
+use tenon_table::{Consistency, Item, Key, Table, limits};
 
 use crate::view::{Wants, form_error, parsed};
 
@@ -81,7 +81,8 @@ pub async fn glance<P: Ports>(
 }
 
 /// The heads that a view needs besides the generations.
-pub(crate) fn of_view<P: Ports>(ports: &P, cluster: &ClusterName) -> Vec<Key> {
+#[must_use]
+pub fn of_view<P: Ports>(ports: &P, cluster: &ClusterName) -> Vec<Key> {
     vec![keys::registry(&ports.installation().region, cluster), keys::halt(cluster)]
 }
 
@@ -104,12 +105,15 @@ impl Heads {
             keys::manifest(cluster),
             keys::catalog(&ports.installation().region),
         ];
-        let mut asked = more;
-        asked.extend([revision.clone(), steps.clone(), seen.clone(), manifest.clone()]);
+        let mut asked = vec![revision.clone(), steps.clone(), seen.clone(), manifest.clone()];
         if !wants.parts.is_empty() {
             asked.push(catalog.clone());
         }
-        let items = ports.table().batch_get(&asked, consistency).await?;
+        asked.extend(more);
+        let mut items = BTreeMap::new();
+        for asked in asked.chunks(limits::BATCH_KEYS) {
+            items.extend(ports.table().batch_get(asked, consistency).await?);
+        }
         let counter = |key: &Key, read: fn(Option<&Item>) -> Result<u64, form::FieldError>| {
             read(items.get(key)).map_err(|field| form_error(FormError { key: key.clone(), field }))
         };

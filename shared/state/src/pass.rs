@@ -128,12 +128,14 @@ pub enum Waits {
 pub async fn run<F: Pass>(pass: &F) -> Result<Option<F::Done>, HandlerError> {
     let now = pass.ports().now();
     let mut done = F::Done::default();
-    let Some(mut input) = pass.observe(&mut done).await? else { return Ok(None) };
+    // The functions' futures are large: boxed, a small stack suffices.
+    let Some(mut input) = Box::pin(pass.observe(&mut done)).await? else { return Ok(None) };
     let mut rounds = 1;
     let (report, mut failed) = loop {
         let (plan, report) = pass.plan(&input);
         match pass.commit(&input, plan, &mut done).await {
-            Ok(AfterCommit::LookAgain) if rounds < F::ROUNDS => match pass.observe(&mut done).await {
+            Ok(AfterCommit::LookAgain) if rounds < F::ROUNDS => match Box::pin(pass.observe(&mut done)).await
+            {
                 Ok(Some(next)) => input = next,
                 Ok(None) => break (report, None),
                 Err(error) => break (report, Some(error)),
@@ -149,7 +151,7 @@ pub async fn run<F: Pass>(pass: &F) -> Result<Option<F::Done>, HandlerError> {
         rounds += 1;
     };
     if failed.is_none() {
-        failed = pass.execute(&input, &mut done).await.err();
+        failed = Box::pin(pass.execute(&input, &mut done)).await.err();
         finish(pass, pass.end(input, &done), report, now).await?;
     } else {
         // The messages return to the queue, and the next pass repeats the plan. Its refusals are told now.

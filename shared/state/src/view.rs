@@ -16,7 +16,7 @@ use tenon_domain::claim::Claim;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::Command;
 use tenon_domain::evidence::{CatalogPart, Waiting};
-use tenon_domain::id::{ClaimName, ClusterName, CommandId, LaunchId, NodeClassName, NodePoolName};
+use tenon_domain::id::{ClaimName, ClusterName, CommandId, LaunchId, NodeClassName, NodePoolName, Region};
 use tenon_domain::launch::Launch;
 use tenon_domain::launch_verdict::ClassVerdicts;
 use tenon_domain::pool_status::PoolStatus;
@@ -176,22 +176,43 @@ impl ClusterView {
         let kept = kept.filter(|kept| kept.holds(&heads.generations, now));
         let sets: BTreeSet<Want> =
             wants.sets.iter().copied().filter(|want| *want == Want::Marks || kept.is_none()).collect();
+        let view = kept.unwrap_or_else(|| Self::empty(now));
+        let mut view = Self { now, parts, ..view }.headed(region, cluster, heads)?;
+        view.add(ports, cluster, &sets).await?;
+        Ok(view)
+    }
+
+    /// The view of heads and of items of the cluster that the function has read consistently.
+    ///
+    /// # Errors
+    /// [`HandlerError::Item`].
+    pub fn of_items<P: Ports>(
+        ports: &P,
+        cluster: &ClusterName,
+        heads: Heads,
+        items: &[(Key, Item)],
+    ) -> Result<Self, HandlerError> {
+        let now = ports.now();
+        let mut view = Self::empty(now).headed(&ports.installation().region, cluster, heads)?;
+        for (key, item) in items.iter().filter(|(_, item)| !is_expired(item, now)) {
+            view.take(key, item)?;
+        }
+        Ok(view)
+    }
+
+    /// With these heads, and no mark.
+    fn headed(self, region: &Region, cluster: &ClusterName, heads: Heads) -> Result<Self, HandlerError> {
         let (registry, halt) =
             (heads.item(&keys::registry(region, cluster))?, heads.item(&keys::halt(cluster))?);
-        let mut view = kept.unwrap_or_else(|| Self::empty(now));
-        view = Self {
-            now,
+        Ok(Self {
             registry: registry.ok_or(Waiting::ClusterNotRegistered),
             generations: heads.generations,
             seen: heads.seen,
             halt,
             marks: Marks::default(),
-            parts,
             failing: failing(&heads.catalog),
-            ..view
-        };
-        view.add(ports, cluster, &sets).await?;
-        Ok(view)
+            ..self
+        })
     }
 
     /// Reads more sets of the cluster, in the order of [`Want`]. The keys of claims, classes and pools are neighbours,

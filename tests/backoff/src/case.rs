@@ -69,6 +69,8 @@ impl Case {
             tags: [("team".to_owned(), "platform".to_owned())].into(),
             takes: None,
             fails: false,
+            owner: None,
+            deprecated_after: None,
         };
         Scenario {
             title: self.title().to_owned(),
@@ -80,6 +82,7 @@ impl Case {
                 name: CLUSTER.to_owned(),
                 max_nodes: None,
                 reserved_capacity: false,
+                image_owners: Vec::new(),
                 zonal_shift: false,
                 objects: vec![node_class(), self.pool(), deployment()],
             }],

@@ -15,9 +15,11 @@ mod cases;
 mod cluster;
 mod definitions;
 mod live;
+mod local;
 
-pub use binary::agent_binary;
+pub use binary::{agent_binary, tenon_binary};
 pub use cases::{Case, Table, Verdict, accepted, rejected};
 pub use cluster::{Cluster, DEADLINE};
 pub use definitions::{Definition, definitions};
 pub use live::{CLASS, Live, Moment};
+pub use local::Local;

@@ -50,6 +50,11 @@ const NAME: &str = "demo";
 /// Two regions would make Nodes for the same pods.
 static ONE: Mutex<()> = Mutex::new(());
 
+/// The right to the test cluster, as long as it is held.
+pub(crate) fn one() -> MutexGuard<'static, ()> {
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A region with a real cluster.
 pub struct Live {
     /// The region.
@@ -77,6 +82,16 @@ pub struct Moment {
 }
 
 impl Moment {
+    /// A cluster, with the pods of a namespace.
+    pub(crate) async fn of(cluster: &Cluster, namespace: &str) -> Self {
+        let nodes: Api<Node> = Api::all(cluster.client());
+        let pods: Api<Pod> = Api::namespaced(cluster.client(), namespace);
+        Self {
+            nodes: nodes.list(&ListParams::default()).await.expect("Nodes are listed").items,
+            pods: pods.list(&ListParams::default()).await.expect("pods are listed").items,
+        }
+    }
+
     /// The pods that run and are Ready and stay.
     pub fn ready_pods(&self) -> impl Iterator<Item = &Pod> {
         self.pods.iter().filter(|pod| {
@@ -98,7 +113,7 @@ impl Live {
     /// A region with an image, beside the test cluster, which is cleared first.
     #[must_use]
     pub fn start(namespace: &str) -> Self {
-        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = one();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let (admin, agent) = runtime.block_on(async {
@@ -137,6 +152,7 @@ impl Live {
             name: NAME.to_owned(),
             max_nodes: None,
             reserved_capacity: false,
+            image_owners: Vec::new(),
             zonal_shift: false,
             objects: Vec::new(),
         };
@@ -186,14 +202,7 @@ impl Live {
     /// How the cluster is now.
     #[must_use]
     pub fn look(&self) -> Moment {
-        let nodes: Api<Node> = Api::all(self.admin.client());
-        let pods: Api<Pod> = Api::namespaced(self.admin.client(), &self.namespace);
-        self.runtime.block_on(async {
-            Moment {
-                nodes: nodes.list(&ListParams::default()).await.expect("Nodes are listed").items,
-                pods: pods.list(&ListParams::default()).await.expect("pods are listed").items,
-            }
-        })
+        self.runtime.block_on(Moment::of(&self.admin, &self.namespace))
     }
 
     /// How many replicas of the namespace's Deployments are Ready.
@@ -250,10 +259,12 @@ fn image(name: &str) -> ImageForm {
         tags: [("team".to_owned(), "platform".to_owned())].into(),
         takes: Some(SignedDuration::from_secs(2)),
         fails: false,
+        owner: None,
+        deprecated_after: None,
     }
 }
 
-fn summary(moment: &Moment) -> Value {
+pub(crate) fn summary(moment: &Moment) -> Value {
     let pods: Vec<Value> = moment
         .pods
         .iter()
@@ -285,7 +296,7 @@ fn summary(moment: &Moment) -> Value {
 
 /// Deletes the remains of an earlier test: its pods and their controllers, pools, classes, claims and Nodes, and the
 /// agent's record of the old table.
-async fn clear(admin: &Cluster) {
+pub(crate) async fn clear(admin: &Cluster) {
     for (version, kind) in [
         ("apps/v1", "Deployment"),
         ("apps/v1", "ReplicaSet"),

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
-use tenon_cluster_tests::{CLASS, Live, Moment};
+use serde_json::Value;
+use tenon_cluster_tests::{CLASS, Live, Local, Moment};
 use tenon_ec2::port::{Instance, TargetCapacityType};
 
 /// Nodes boot at once; the limit for everything.
@@ -23,6 +24,12 @@ const DRAINING: Duration = Duration::from_secs(15);
 const REPLICAS: usize = 6;
 /// Of which so many may be missing at a time.
 const BUDGET: usize = 2;
+
+/// The NodePool and the EC2NodeClass of Karpenter's getting-started page.
+const GETTING_STARTED: &str = include_str!("../../manifests/getting-started.yaml");
+/// The Deployment of the same page, and the number that it scales it to.
+const INFLATE: &str = include_str!("../../manifests/inflate.yaml");
+const INFLATED: usize = 5;
 
 /// Small nodes, so that there are several.
 const POOL: &str = "
@@ -243,4 +250,27 @@ fn a_new_image_rolls_the_nodes_while_the_agent_crashes() {
         fewest >= REPLICAS - BUDGET,
         "{fewest} pods were left of {REPLICAS}, the budget allows {BUDGET} to be missing"
     );
+}
+
+#[test]
+#[ignore = "needs tests/servers/control-plane"]
+fn tenon_local_launches_from_the_manifests_of_karpenters_page() {
+    let manifests = GETTING_STARTED.replace("${CLUSTER_NAME}", "demo").replace("${ALIAS_VERSION}", "latest");
+    let local = Local::start(&[&manifests, INFLATE]);
+    local.scale("inflate", INFLATED);
+    local.until("the Deployment's pods run", SOON, |local| local.look().ready_pods().count() == INFLATED);
+    for node in &local.look().nodes {
+        assert_eq!(label(node, "karpenter.sh/nodepool"), Some("default"));
+        assert_eq!(label(node, "karpenter.sh/capacity-type"), Some("on-demand"));
+        assert_eq!(label(node, "kubernetes.io/arch"), Some("amd64"));
+        let category = label(node, "karpenter.k8s.aws/instance-category");
+        assert!(category.is_some_and(|category| ["c", "m", "r"].contains(&category)), "{category:?}");
+    }
+    let classes = local.all("karpenter.k8s.aws/v1", "EC2NodeClass");
+    let status = &classes.first().expect("the class is there").data["status"];
+    let ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+    assert!(status["conditions"].as_array().is_some_and(|all| all.iter().any(ready)), "{status:#}");
+    let images = status["amis"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let named = |image: &Value| image["name"].as_str().is_some_and(|name| name.contains("-al2023-"));
+    assert!(!images.is_empty() && images.iter().all(named), "{status:#}");
 }

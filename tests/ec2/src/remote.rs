@@ -9,7 +9,9 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
 use aws_sdk_ec2::types::{ResourceType, Tag, TagSpecification};
 use aws_types::SdkConfig;
-use tenon_aws::{AwsEc2, AwsInstanceProfiles, AwsParameters, AwsPricing, AwsZonalShift};
+use tenon_aws::{
+    AwsAuthorizationMessages, AwsEc2, AwsInstanceProfiles, AwsParameters, AwsPricing, AwsZonalShift,
+};
 use tenon_domain::id::{ImageId, SubnetId, Zone};
 use tenon_ec2::Ec2Account;
 use tenon_ec2::port::ImageState;
@@ -24,7 +26,14 @@ use crate::twin::TwinServer;
 pub(crate) const ENDPOINT: &str = "TENON_EC2_ENDPOINT";
 
 /// All adapters.
-type AdapterAccount = Ec2Account<AwsEc2, AwsPricing, AwsZonalShift, AwsParameters, AwsInstanceProfiles>;
+type AdapterAccount = Ec2Account<
+    AwsEc2,
+    AwsPricing,
+    AwsZonalShift,
+    AwsParameters,
+    AwsInstanceProfiles,
+    AwsAuthorizationMessages,
+>;
 
 /// moto, through the adapters.
 #[derive(Debug)]
@@ -92,6 +101,7 @@ fn account(config: &SdkConfig) -> AdapterAccount {
         zonal_shift: AwsZonalShift::new(config),
         parameters: AwsParameters::new(config),
         instance_profiles: AwsInstanceProfiles::new(config),
+        authorization_messages: AwsAuthorizationMessages::new(config),
     }
 }
 

@@ -7,7 +7,7 @@ use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetOverride, FleetTags, ImageState,
     LaunchTemplateData, OnDemandAllocation, SpotAllocation, TagFilter, Tags, TargetCapacityType,
 };
-use tenon_ec2::{Ec2, InstanceProfiles, Parameters};
+use tenon_ec2::{AuthorizationMessages, Ec2, InstanceProfiles, Parameters};
 use tenon_twin::{Call, CapacityPool};
 
 use crate::difference::Difference;
@@ -24,7 +24,7 @@ pub trait Server {
     /// The port.
     fn ec2(&self) -> &Self::Ec2;
     /// The ports beside it that every server has.
-    type Beside: Parameters + InstanceProfiles;
+    type Beside: Parameters + InstanceProfiles + AuthorizationMessages;
     /// The ports beside it.
     fn beside(&self) -> &Self::Beside;
     /// The world.

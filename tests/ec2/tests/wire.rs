@@ -13,10 +13,13 @@ use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::port::{
     BlockDeviceMapping, CapacityReservation, CapacityReservationFilter, ImageArchitecture, ImageFilter,
-    InstanceFilter, InterfaceKind, NetworkInterfaceSpec, PlacementGroup, ReservationPreference,
-    ResourceFilter, TargetCapacityType, VolumeSnapshot,
+    InstanceFilter, InterfaceKind, NetworkInterfaceSpec, PlacementGroup, PrimaryIpv6, ReservationPreference,
+    ResourceFilter, SnapshotState, TargetCapacityType, VolumeSnapshot,
 };
-use tenon_ec2::{Ec2, Ec2Error, ErrorClass, InstanceProfiles, Parameters, Pricing, ZonalShift};
+use tenon_ec2::{
+    AuthorizationMessages, Ec2, Ec2Error, ErrorClass, InstanceProfiles, Parameters, Pricing, ZonalShift,
+    encoded_message,
+};
 use tenon_ec2_tests::{Server, WireServer, edges, run};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
 
@@ -68,6 +71,7 @@ fn snapshots_are_found_with_their_owner_and_images_name_theirs() {
             id: "snap-0123456789abcdef0".to_owned(),
             owner: "111122223333".to_owned(),
             owner_alias: Some("amazon".to_owned()),
+            state: Some(SnapshotState::Pending),
             tags: world.tags(),
         };
         server.twin().add_snapshot(made.clone());
@@ -125,6 +129,7 @@ fn a_template_may_say_everything_of_its_interfaces_and_processor() {
                 kind: Some(InterfaceKind::Interface),
                 associate_public_ip: Some(false),
                 ipv4_prefix_count: Some(2),
+                ipv6: Some(PrimaryIpv6 { prefix_count: Some(1) }),
                 connection_tracking: Some(ConnectionTracking {
                     tcp_established_timeout_seconds: Some(350),
                     udp_stream_timeout_seconds: Some(120),
@@ -317,5 +322,25 @@ fn parameters_and_profiles_are_throttled_denied_and_lost_as_calls_of_ec2_are() {
                 "{denied}"
             );
         }
+    });
+}
+
+#[test]
+fn an_encoded_denial_is_decoded_by_sts() {
+    run(async {
+        let server = WireServer::new().await;
+        let content =
+            r#"{"allowed":false,"explicitDeny":true,"context":{"action":"ec2:CreateLaunchTemplate"}}"#;
+        server.twin().deny_encoded(Call::CreateLaunchTemplate, content);
+        let denied = server.ec2().create_launch_template(&server.world().template()).await.unwrap_err();
+        let Ec2Error::Unauthorized { message, decoded: None, .. } = &denied else { panic!("{denied:?}") };
+        let encoded = encoded_message(message).unwrap();
+        let account = server.beside();
+        assert_eq!(account.decoded_message(encoded).await.unwrap().content(), content);
+        let unknown = account.decoded_message("other").await.unwrap_err();
+        assert_eq!(unknown.class(), ErrorClass::Invalid);
+        server.twin().deny(Call::DecodeAuthorizationMessage, "denied");
+        let denied = account.decoded_message(encoded).await.unwrap_err();
+        assert!(matches!(denied, Ec2Error::Unauthorized { .. }), "{denied:?}");
     });
 }

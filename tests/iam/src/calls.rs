@@ -60,6 +60,7 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
     ("sqs:ReceiveMessage", &["sqs:ReceiveMessage"]),
     ("sqs:SendMessage", &["sqs:SendMessage"]),
     ("ssm:GetParameters", &["ssm:GetParameters"]),
+    ("sts:DecodeAuthorizationMessage", &["sts:DecodeAuthorizationMessage"]),
 ];
 
 /// Operations of the adapters that no function and no agent calls, so that no role may have them, with the reason why
@@ -110,6 +111,9 @@ pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
             Request::new("ec2:DeleteLaunchTemplate", arn("ec2", "launch-template/lt-1"))
                 .with(RESOURCE_TAG, [INSTALLATION]),
         ],
+        AskedCall::Other("DecodeAuthorizationMessage") => {
+            vec![Request::new("sts:DecodeAuthorizationMessage", "*")]
+        }
         AskedCall::Other("GetProducts") => vec![Request::new("pricing:GetProducts", "*")],
         AskedCall::Other(describe) if describe.starts_with("Describe") => {
             vec![Request::new(&format!("ec2:{describe}"), "*")]

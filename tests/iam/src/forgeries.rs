@@ -92,7 +92,7 @@ const ACTIONS: [(&str, &[&str]); 11] = [
         ],
     ),
     ("ssm", &["DeleteParameter", "GetParameterHistory", "GetParametersByPath", "PutParameter"]),
-    ("sts", &["AssumeRole"]),
+    ("sts", &["AssumeRole", "GetCallerIdentity"]),
     ("lambda", &["InvokeFunction"]),
 ];
 

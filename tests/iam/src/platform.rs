@@ -4,8 +4,6 @@
 //! Decides the list, each with its reason.
 
 use serde_json::Value;
-use tenon_domain::id::PlacementGroupId;
-use tenon_domain::placement::LaunchPlacement;
 use tenon_ec2::port::{BlockDeviceMapping, CreateLaunchTemplate, LaunchTemplateData, Tags};
 use tenon_region::asked::AskedCall;
 
@@ -40,23 +38,15 @@ pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
     }
     if role == "provisioner" {
         asked.extend(unplayed()?);
+        asked.extend(calls::requests(AskedCall::Other("DecodeAuthorizationMessage"))?);
     }
     if role == "node-classes" {
-        for call in ["DescribePlacementGroups", "DescribeSnapshots"] {
-            asked.extend(calls::requests(AskedCall::Other(call))?);
-        }
-        // An image that AWS publishes and one of this account, each behind its parameter.
-        let names = [
-            "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id",
-            "/golden/ami",
-        ];
-        asked.extend(calls::requests(AskedCall::GetParameters(&names.map(str::to_owned)))?);
-        asked.extend(calls::requests(AskedCall::GetInstanceProfile("demo-node"))?);
+        asked.extend(calls::requests(AskedCall::Other("DescribeSnapshots"))?);
     }
     Ok(asked)
 }
 
-/// A class with a volume from a snapshot and a placement group, which no scenario has.
+/// A class with a volume from a snapshot, which no scenario has.
 fn unplayed() -> Result<Vec<Request>, String> {
     let device =
         BlockDeviceMapping { snapshot_id: Some("snap-1".to_owned()), ..BlockDeviceMapping::default() };
@@ -64,10 +54,6 @@ fn unplayed() -> Result<Vec<Request>, String> {
     let data = LaunchTemplateData {
         block_devices: vec![device],
         network_interface_tags: ours.clone(),
-        placement: Some(LaunchPlacement {
-            group: PlacementGroupId::parse("pg-1").map_err(|error| error.to_string())?,
-            partition: None,
-        }),
         ..LaunchTemplateData::default()
     };
     let template = CreateLaunchTemplate { name: "tenon-tenon-1".to_owned(), data, tags: ours };

@@ -45,7 +45,8 @@ struct Arguments {
     /// Break the code in one place, to see an invariant fail: the name of a sabotage.
     #[arg(long, value_parser = sabotage_named)]
     sabotage: Option<Sabotage>,
-    /// The pace: quick, slow, or restored (slow, and the table is restored) [default: each seed's own].
+    /// The pace: quick, slow, fair (slow, and no call fails), or restored (slow, and the table is restored) [default:
+    /// each seed's own].
     #[arg(long, value_parser = pace_named)]
     pace: Option<HistoryPace>,
     /// The number of threads [default: the processors].
@@ -127,8 +128,9 @@ fn pace_named(name: &str) -> Result<HistoryPace, String> {
     match name {
         "quick" => Ok(HistoryPace::Quick),
         "slow" => Ok(HistoryPace::Slow),
+        "fair" => Ok(HistoryPace::Fair),
         "restored" => Ok(HistoryPace::Restored),
-        other => Err(format!("unknown pace `{other}`: give `quick`, `slow` or `restored`")),
+        other => Err(format!("unknown pace `{other}`: give `quick`, `slow`, `fair` or `restored`")),
     }
 }
 

@@ -65,6 +65,7 @@ const IMAGES: &[TableColumn] = &[
     ("STATE", At("/state")),
     ("ARCH", At("/architecture")),
     ("OWNER", At("/owner")),
+    ("FAILED", At("/failed")),
     ("SEEN", At("/seen_at")),
 ];
 const TYPES: &[TableColumn] = &[

@@ -109,6 +109,7 @@ impl Live {
             name: cluster.clone(),
             max_nodes: None,
             reserved_capacity: false,
+            image_owners: Vec::new(),
             zonal_shift: false,
             objects: Vec::new(),
         };

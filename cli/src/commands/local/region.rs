@@ -1,8 +1,8 @@
 //! The world of a run: a scenario, or an account for manifests.
 //!
 //! Decides the account of manifests: the networks, images and node roles that their classes need, so that a run shows
-//! Tenon and not a missing subnet. Some resources can't be invented (an image by id, an alias); the class's
-//! conditions name them.
+//! Tenon and not a missing subnet. Images of aliases are AWS's own, and there. Some resources can't be invented (an image
+//! by id); the class's conditions name them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -137,6 +137,7 @@ fn of_manifests(manifests: &Manifests, args: &LocalArgs) -> Result<Scenario, Fai
             name: cluster_of(&manifests.node_classes),
             max_nodes: None,
             reserved_capacity: false,
+            image_owners: Vec::new(),
             zonal_shift: false,
             objects: Vec::<Value>::new(),
         }],
@@ -181,6 +182,8 @@ pub(super) fn images_of(class: &Ec2NodeClass) -> Vec<ImageForm> {
         tags: tags.iter().map(|(key, value)| (key.clone(), value.replace('*', "local"))).collect(),
         takes: None,
         fails: false,
+        owner: None,
+        deprecated_after: None,
     };
     terms.flat_map(|term| ["x86_64", "arm64"].map(|architecture| image(term, architecture))).collect()
 }

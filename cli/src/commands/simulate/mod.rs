@@ -92,7 +92,6 @@ fn simulate(paths: &[PathBuf], catalog: &RegionCatalog) -> Result<Simulated, Fai
     if input.pools.is_empty() && !report.unschedulable.is_empty() {
         return Err(no_node_pool(paths, report.unschedulable.len()));
     }
-    warnings.extend(report.warnings.iter().cloned());
     let bound = match catalog.origin {
         PriceOrigin::Own => bound::linear(&input, &plan),
         PriceOrigin::Borrowed => None,

@@ -17,7 +17,7 @@ use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::unavailable::Marks;
 use tenon_planning::provision::{
-    PoolInput, PoolReadiness, PoolStanding, ProvisionInput, Purpose, StepBudget, Storage,
+    PoolInput, PoolReadiness, PoolStanding, Preferences, ProvisionInput, Purpose, StepBudget, Storage,
 };
 
 use super::nodes;
@@ -64,6 +64,7 @@ pub(super) fn input(
         },
         namespaces: manifests.namespaces.into_iter().map(|meta| (meta.name, meta.labels)).collect(),
         taken_names: manifests.node_claims.into_iter().map(|claim| claim.name).collect(),
+        preferences: Preferences::default(),
         steps: StepBudget::default(),
         purpose: Purpose::PendingPods,
     })

@@ -39,12 +39,14 @@ use crate::input::{Ec2View, LifecycleInput};
 use crate::plan::{LifecyclePlan, plan};
 use tenon_domain::report::{Finding, Report};
 
+mod boots;
 mod ec2;
 mod ended;
 mod forgotten;
 mod handler;
 mod learned;
 mod orphans;
+mod partition;
 mod pool_status;
 mod registered;
 mod reminders;
@@ -178,6 +180,7 @@ fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> LifecycleInput
         snapshot: require_snapshot(Some((snapshot, now)), now),
         types: BTreeMap::from([("m5.large".parse().unwrap(), type_record())]),
         learned: BTreeMap::new(),
+        boots: BTreeMap::new(),
         ec2: None,
         templates: None,
         audit: AuditRecord { revision: 1, at: Some(now), templates_at: Some(now), told: BTreeMap::new() },
@@ -203,6 +206,7 @@ fn instance(n: usize, state: InstanceState, launched_at: Timestamp) -> Instance 
         reservation: None,
         zone: "us-east-1a".parse().unwrap(),
         zone_id: "use1-az1".parse().ok(),
+        partition: None,
         subnet: "subnet-1".parse().ok(),
         security_groups: vec![],
         state,

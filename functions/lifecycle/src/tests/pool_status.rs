@@ -84,7 +84,7 @@ fn a_node_without_capacity_counts_with_its_types() {
 }
 
 /// The pool's class, as it resolved to these conditions.
-fn class(conditions: &[(ConditionType, ConditionStatus, ConditionReason, &str)]) -> ClassStatus {
+pub(super) fn class(conditions: &[(ConditionType, ConditionStatus, ConditionReason, &str)]) -> ClassStatus {
     let condition = |(condition, status, reason, message): &(_, _, _, &str)| Condition {
         condition: *condition,
         status: *status,
@@ -104,6 +104,7 @@ fn class(conditions: &[(ConditionType, ConditionStatus, ConditionReason, &str)])
         security_groups: vec![],
         images: vec![],
         rejected_images: vec![],
+        refused_images: vec![],
         reservations: ClassReservations::default(),
         placement_group: None,
         instance_profile: None,

@@ -55,6 +55,7 @@ fn class(images: &[&str]) -> ClassStatus {
         name: (*id).to_owned(),
         architecture: Architecture::X86_64,
         variant: tenon_domain::class_status::ImageVariant::Any,
+        boot_mode: None,
         created_at: EPOCH,
     };
     ClassStatus {
@@ -66,6 +67,7 @@ fn class(images: &[&str]) -> ClassStatus {
         security_groups: vec![],
         images: images.iter().map(image).collect(),
         rejected_images: vec![],
+        refused_images: vec![],
         reservations: ClassReservations::default(),
         hash: None,
         placement_group: None,

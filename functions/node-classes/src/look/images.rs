@@ -12,7 +12,10 @@ use tenon_domain::class_status::{
 use tenon_domain::image_policy::ImagePolicy;
 
 use super::{ClassLook, PartCondition};
+use crate::choose::KnownImages;
+use crate::failed_image::FailedImages;
 use crate::plan::{Answers, LOOK_EVERY};
+use crate::refused_image::refused_images;
 use crate::resolve::JudgedClass;
 use crate::{alias, choose, spec_form};
 
@@ -34,13 +37,17 @@ impl ClassLook<'_> {
         }
         let known = self.previous.filter(|known| spec_form::is_of_spec(known, class));
         let previous = known.map(|known| known.images.as_slice()).unwrap_or_default();
+        let refused = known.map(|known| refused_images(self, known)).unwrap_or_default();
+        let failed = FailedImages::of(&self.input.boots, class, self.input.now);
+        let unfinished = &self.input.unfinished;
+        let images = KnownImages { previous, refused: &refused, failed: &failed, unfinished };
         let mut notices = ImageNotices::default();
         let seen = self.part(
             PartCondition { condition: CONDITION, reason: ConditionReason::AmiResolutionFailed },
             &answers.images.answer,
             known.map(|known| known.images.clone()),
             |found| {
-                let chosen = choose::images(judged, &answers.images, found, previous);
+                let chosen = choose::images(judged, &answers.images, found, images);
                 notices = chosen.notices;
                 chosen.seen
             },
@@ -48,6 +55,7 @@ impl ClassLook<'_> {
         if self.kept.contains(&CONDITION) {
             notices = known.map(|known| self.as_told(known)).unwrap_or_default();
         }
+        notices.refused = refused;
         // Later looks see it in time.
         let until = notices.next_try.map(|at| at.duration_since(self.input.now));
         if let Some(by) = until.filter(|by| *by <= LOOK_EVERY) {
@@ -60,6 +68,7 @@ impl ClassLook<'_> {
         let told = known.condition(CONDITION);
         ImageNotices {
             rejected: known.rejected_images.clone(),
+            refused: Vec::new(),
             message: told.map(|told| told.message.clone()).unwrap_or_default(),
             unreadable: None,
             next_try: told.and_then(|told| told.next_try).filter(|at| *at > self.input.now),

@@ -14,17 +14,18 @@ use tenon_ec2::{Ec2Error, right_of};
 use tenon_runtime::error::chain;
 
 use super::ClassLook;
-use crate::plan::{RETRY_AFTER, SHIFTS_EVERY, later};
+use crate::plan::{PartAnswer, RETRY_AFTER, SHIFTS_EVERY, later};
 
 impl ClassLook<'_> {
     /// The cluster's shifted zones. Without an answer from ARC they stay as they are.
     pub(super) fn shifts(
         &mut self,
-        answer: &Result<BTreeSet<ShiftedZone>, Ec2Error>,
+        answer: &PartAnswer<BTreeSet<ShiftedZone>>,
     ) -> Seen<BTreeSet<ShiftedZone>> {
         let error = match answer {
-            Ok(found) => return Seen::Holds(found.clone()),
-            Err(error) => error,
+            PartAnswer::NotAsked => return self.stored_shifts(),
+            PartAnswer::Answered(Ok(found)) => return Seen::Holds(found.clone()),
+            PartAnswer::Answered(Err(error)) => error,
         };
         let reason = ConditionReason::ZonalShiftResolutionFailed;
         let next_look = later(self.input.now, SHIFTS_EVERY);
@@ -57,6 +58,24 @@ impl ClassLook<'_> {
                 let next_try = later(self.input.now, RETRY_AFTER);
                 Seen::Unseen { reason, message: chain(error), next_try }
             }),
+        }
+    }
+
+    /// The shifts as the class's status has them.
+    fn stored_shifts(&self) -> Seen<BTreeSet<ShiftedZone>> {
+        let told = self.previous.and_then(|known| known.condition(ConditionType::ZonesInService));
+        match told.filter(|told| told.reason == ConditionReason::ZonalShiftResolutionFailed) {
+            Some(told) => match told.status {
+                ConditionStatus::Unknown => Seen::Unseen {
+                    reason: told.reason,
+                    message: told.message.clone(),
+                    next_try: told.next_try.unwrap_or_else(|| later(self.input.now, SHIFTS_EVERY)),
+                },
+                ConditionStatus::True | ConditionStatus::False => {
+                    Seen::Refused { reason: told.reason, message: told.message.clone() }
+                }
+            },
+            None => Seen::Holds(self.input.statuses.values().flat_map(ClassStatus::shifts).collect()),
         }
     }
 

@@ -114,6 +114,7 @@ fn resolved() -> ClassStatus {
         security_groups: vec![],
         images: vec![],
         rejected_images: vec![],
+        refused_images: vec![],
         hash: None,
         reservations: ClassReservations::default(),
         placement_group: None,

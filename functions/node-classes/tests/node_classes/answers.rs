@@ -12,8 +12,9 @@ use tenon_domain::report::{Finding, Report};
 use tenon_ec2::port::{Image, ImageArchitecture, ImageFacts, ImageFilter, ImageState, ResourceFilter};
 use tenon_ec2::{Ec2, InstanceProfiles};
 use tenon_memory_table::block_on;
-use tenon_node_classes::choose;
-use tenon_node_classes::plan::{Answers, NodeClassesInput, SelectedImages, plan};
+use tenon_node_classes::choose::{self, KnownImages};
+use tenon_node_classes::failed_image::FailedImages;
+use tenon_node_classes::plan::{Answers, LookScope, NodeClassesInput, PartAnswer, SelectedImages, plan};
 use tenon_node_classes::resolve::JudgedClass;
 use tenon_snapshot::snapshot::{ChunkCache, read_classes};
 use tenon_table::Consistency;
@@ -60,11 +61,14 @@ fn made(id: &str, name: &str, created: Option<i64>, deprecated: Option<i64>) -> 
 fn the_best_image_of_an_architecture_is_taken_in_whatever_order_ec2_tells_them() {
     let (_, class, registry) = read();
     let judged = JudgedClass { class: &class, registry: &registry, account: "111122223333", now: at(100) };
+    let unfinished = BTreeMap::new();
+    let failed = FailedImages::default();
+    let known = KnownImages { previous: &[], refused: &[], failed: &failed, unfinished: &unfinished };
     let check = |best: Image, other: Image| {
         let arm =
             Image { architecture: Some(ImageArchitecture::Arm64), ..made("ami-0", "arm", Some(1), None) };
         for found in [[best.clone(), other.clone(), arm.clone()], [arm, other, best.clone()]] {
-            let chosen = choose::images(judged, &SelectedImages::none(), &found, &[]);
+            let chosen = choose::images(judged, &SelectedImages::none(), &found, known);
             let Seen::Holds(images) = chosen.seen else { panic!("{found:?}") };
             let ids: BTreeSet<&str> = images.iter().map(|image| image.id.as_str()).collect();
             assert_eq!(ids, BTreeSet::from(["ami-0", best.id.as_str()]));
@@ -84,13 +88,13 @@ fn answered(running: &Running) -> Answers {
     let ec2 = &running.world.ec2;
     let everything = ResourceFilter::default();
     Answers {
-        subnets: block_on(ec2.describe_subnets(&everything)),
-        security_groups: block_on(ec2.describe_security_groups(&everything)),
+        subnets: PartAnswer::Answered(block_on(ec2.describe_subnets(&everything))),
+        security_groups: PartAnswer::Answered(block_on(ec2.describe_security_groups(&everything))),
         images: SelectedImages {
             answer: block_on(ec2.describe_images(&ImageFilter::default(), None)).map(|page| page.items),
             ..SelectedImages::none()
         },
-        profile: Some(block_on(ec2.instance_profile("nodes"))),
+        profile: Some(PartAnswer::Answered(block_on(ec2.instance_profile("nodes")))),
         ..Answers::none()
     }
 }
@@ -106,13 +110,16 @@ fn a_report_names_what_was_kept_without_an_answer_and_what_keeps_a_class_from_be
             account: running.world.installation.account.clone(),
             registry: Ok(registry.clone()),
             looked: vec![(class.clone(), answers)],
+            unfinished: BTreeMap::new(),
             statuses: before.map(|status| (status.name.clone(), status.clone())).into_iter().collect(),
             gone: BTreeSet::new(),
             refused: BTreeMap::new(),
             spot_refused: None,
+            boots: Vec::new(),
             verdicts: BTreeMap::new(),
             unreadable: Vec::new(),
             snapshot: 1,
+            scope: LookScope::Everything,
             look_at: now,
         })
     };
@@ -124,7 +131,10 @@ fn a_report_names_what_was_kept_without_an_answer_and_what_keeps_a_class_from_be
     let (first, report) = look(answered(&running), None);
     assert_eq!(told(report), [""; 0]);
     let status = &first.changes[0].status;
-    let unanswered = || Answers { subnets: Err(throttled(Call::DescribeSubnets)), ..answered(&running) };
+    let unanswered = || Answers {
+        subnets: PartAnswer::Answered(Err(throttled(Call::DescribeSubnets))),
+        ..answered(&running)
+    };
     let (_, report) = look(unanswered(), Some(status));
     let kept = "keeping what EC2NodeClass `default` last resolved to: AWS didn't answer about `SubnetsReady`; next \
                 attempt in 20 s";

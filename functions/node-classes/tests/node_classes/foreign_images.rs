@@ -77,12 +77,14 @@ fn an_image_of_a_stranger_asks_nothing_of_ec2_where_a_class_selects_its_own() {
     running.wake(WakeCause::SnapshotChanged);
     let asks = |owner: &str| {
         let told = ImageRecord {
+            revision: 1,
             id: format!("ami-{owner}").parse().unwrap(),
             name: "nodes-2".to_owned(),
             state: ImageState::Available,
             architecture: None,
             created_at: None,
             owner: owner.to_owned(),
+            owner_alias: None,
             tags: tags(),
             deprecated_at: None,
             facts: ImageFacts::default(),

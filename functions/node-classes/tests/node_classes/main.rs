@@ -7,8 +7,11 @@
 
 mod answers;
 mod edits;
+mod failed_images;
 mod foreign_images;
+mod image_checks;
 mod image_policy;
+mod image_records;
 mod placement;
 mod reservations;
 mod resolving;

@@ -407,12 +407,14 @@ fn an_image_that_no_class_selects_asks_nothing_of_ec2() {
     running.wake(WakeCause::SnapshotChanged);
     let other = running.world.ec2.add_image(image("other"));
     let told = ImageRecord {
+        revision: 1,
         id: other.clone(),
         name: "other".to_owned(),
         state: ImageState::Available,
         architecture: None,
         created_at: None,
         owner: running.world.installation.account.clone(),
+        owner_alias: None,
         tags: Tags::new(),
         deprecated_at: None,
         facts: ImageFacts::default(),

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenon_domain::registry::Allowances;
 use tenon_domain::wake::WakeCause;
-use tenon_ec2::port::{Tags, VolumeSnapshot};
+use tenon_ec2::port::{SnapshotState, Tags, VolumeSnapshot};
 use tenon_twin::{Call, FaultWhen};
 
 use crate::running::{Running, allowances, class, image, running, set, throttled};
@@ -33,7 +33,8 @@ fn world(allowed: Allowances, class: &Value) -> Running {
         ("snap-0amazon", "999999999999", Some("amazon".to_owned()), Tags::new()),
     ] {
         let (id, owner) = (id.to_owned(), owner.to_owned());
-        running.world.ec2.add_snapshot(VolumeSnapshot { id, owner, owner_alias: alias, tags });
+        let state = Some(SnapshotState::Completed);
+        running.world.ec2.add_snapshot(VolumeSnapshot { id, owner, owner_alias: alias, state, tags });
     }
     running.report(std::slice::from_ref(class));
     running.wake(WakeCause::SnapshotChanged);
@@ -62,7 +63,8 @@ fn without_an_allowance_no_snapshot_of_the_account_is_read_on_a_node() {
         "snapshots `snap-0secret` of `spec.blockDeviceMappings` not allowed: the registry of cluster `prod` allows only the \
          snapshots that all images of the class have for this device; change the class, or the cluster's stack"
     );
-    assert!(!running.world.ec2.calls().contains_key(&Call::DescribeSnapshots), "nothing is to be asked");
+    // The images' own are asked about, before the class takes them.
+    assert_eq!(running.world.ec2.calls().get(&Call::DescribeSnapshots).map(|count| count.made), Some(1));
 }
 
 #[test]

@@ -18,12 +18,12 @@ use crate::running::{Running, allowances, class, image, running, validating};
 
 const AWAITS: &str = "ValidationSucceeded=Unknown AwaitingValidation";
 
-fn put(running: &Running, write: Write) {
+pub(crate) fn put(running: &Running, write: Write) {
     block_on(running.world.table.commit(&content_commit(Vec::new(), vec![write]))).unwrap();
 }
 
 /// What `provisioner` writes after EC2's answer.
-fn answer(running: &Running, outcome: VerdictOutcome, refresh: Option<&str>) {
+pub(crate) fn answer(running: &Running, outcome: VerdictOutcome, refresh: Option<&str>) {
     let status = running.status().unwrap();
     let digest = RequestDigest::of_class(&running.cluster, &status);
     let request = JudgedRequest { digest: &digest, refresh };
@@ -31,6 +31,24 @@ fn answer(running: &Running, outcome: VerdictOutcome, refresh: Option<&str>) {
     let verdict = LaunchVerdict::of_dry_run(None, request, &Architecture::X86_64, outcome, now);
     let key = keys::node_class(&running.cluster, &status.name);
     put(running, items::set(key, &ClassVerdicts::default().with(verdict)));
+    running.wake(WakeCause::StateChanged);
+}
+
+/// What `provisioner` writes after EC2 refused a launch.
+fn refuse(running: &Running, key: &UnavailableKey, code: &str) {
+    let launch = "launch-1".parse().unwrap();
+    let now = running.world.clock.now();
+    let asked = LaunchAsked { cluster: &running.cluster, launch: &launch, planned_at: now };
+    let refusal = Refusal {
+        key,
+        code,
+        cluster: asked.cluster,
+        cause: RefusalCause::Launch(asked.launch),
+        vcpus: None,
+        now,
+    };
+    let mark = Mark::refused(None, &refusal).unwrap();
+    put(running, items::set(keys::unavailable(&running.world.installation.region, key), &mark));
     running.wake(WakeCause::StateChanged);
 }
 
@@ -46,7 +64,7 @@ fn awaiting() -> Running {
 
 fn denied() -> VerdictOutcome {
     let reason = ConditionReason::RunInstancesAuthCheckFailed;
-    VerdictOutcome::Denied { reason, message: "EC2 denies `ec2:RunInstances`".to_owned() }
+    VerdictOutcome::Denied { reason, message: "EC2 denies `ec2:RunInstances`".to_owned(), image: None }
 }
 
 fn told(running: &Running) -> (ConditionStatus, &'static str, String) {
@@ -124,22 +142,34 @@ fn without_dry_runs_the_first_launch_decides() {
 fn a_missing_service_linked_role_is_told_with_the_command_that_creates_it() {
     let running = awaiting();
     answer(&running, VerdictOutcome::Allowed, None);
-    let key = UnavailableKey::CapacityType(CapacityType::Spot);
-    let launch = "launch-1".parse().unwrap();
-    let now = running.world.clock.now();
-    let asked = LaunchAsked { cluster: &running.cluster, launch: &launch, planned_at: now };
-    let refusal = Refusal {
-        key: &key,
-        code: "SpotSLRCreationFailed",
-        cluster: asked.cluster,
-        cause: RefusalCause::Launch(asked.launch),
-        vcpus: None,
-        now,
-    };
-    let mark = Mark::refused(None, &refusal).unwrap();
-    put(&running, items::set(keys::unavailable(&running.world.installation.region, &key), &mark));
-    running.wake(WakeCause::StateChanged);
+    refuse(&running, &UnavailableKey::CapacityType(CapacityType::Spot), "SpotSLRCreationFailed");
     let (status, _, message) = told(&running);
     assert_eq!(status, ConditionStatus::True);
     assert!(message.contains("aws iam create-service-linked-role --aws-service-name spot"), "{message}");
+}
+
+#[test]
+fn an_instance_profile_that_is_put_right_ends_a_refused_launch_without_another_launch() {
+    let running = awaiting();
+    answer(&running, VerdictOutcome::Allowed, None);
+    assert_eq!(running.obstacle(), "ready");
+    let (profile, ec2) = ("tenon-us-east-1-prod-nodes", &running.world.ec2);
+    ec2.remove_role_from_instance_profile(profile).unwrap();
+    let digest = RequestDigest::of_class(&running.cluster, &running.status().unwrap());
+    refuse(&running, &UnavailableKey::Request(digest), "InvalidIamInstanceProfileArn.Malformed");
+    let later = |seconds| {
+        running.world.clock.advance(SignedDuration::from_secs(seconds));
+        running.wake(WakeCause::Sweep);
+    };
+    later(60);
+    assert_eq!(running.obstacle(), "InstanceProfileReady=False InstanceProfileWithoutRole");
+    ec2.add_role_to_instance_profile(profile, "nodes").unwrap();
+    later(60);
+    assert_eq!(running.obstacle(), "InstanceProfileReady=Unknown InstanceProfileNotPropagated");
+    later(60);
+    assert_eq!(running.obstacle(), "ready");
+    // EC2's later word counts.
+    let digest = RequestDigest::of_class(&running.cluster, &running.status().unwrap());
+    refuse(&running, &UnavailableKey::Request(digest), "InvalidIamInstanceProfileArn.Malformed");
+    assert_eq!(running.obstacle(), "InstanceProfileReady=False LaunchRefused");
 }

@@ -2,6 +2,8 @@
 
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{ClassStatus, ConditionReason, ConditionStatus, ConditionType};
+use tenon_domain::id::ImageId;
+use tenon_domain::image::BootMode;
 use tenon_domain::launch_verdict::{ClassVerdicts, LaunchVerdict, VerdictOutcome, VerdictSource};
 use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_ec2::port::ImageArchitecture;
@@ -152,7 +154,7 @@ fn a_denial_holds_for_seconds_and_then_one_launch_or_dry_run_decides() {
     cluster.world.ec2.deny(Call::RunInstances, NOT_ALLOWED);
     ask_all(&cluster);
     let denied = verdict(&cluster, &Architecture::Arm64).unwrap();
-    let VerdictOutcome::Denied { reason, message } = &denied.outcome else { panic!("{denied:?}") };
+    let VerdictOutcome::Denied { reason, message, .. } = &denied.outcome else { panic!("{denied:?}") };
     assert_eq!(*reason, ConditionReason::RunInstancesAuthCheckFailed);
     assert!(message.contains("\"Action\":\"ec2:RunInstances\""), "{message}");
     cluster.world.ec2.allow(Call::RunInstances);
@@ -249,4 +251,75 @@ fn the_first_launch_finds_the_templates_of_the_dry_run() {
     wake(&cluster);
     check_settled(&cluster, 1);
     assert_eq!(cluster.world.ec2.calls()[&Call::CreateLaunchTemplate].made, before);
+}
+
+fn image_of(cluster: &Cluster, architecture: &Architecture) -> ImageId {
+    let status: ClassStatus = read(cluster);
+    status.images.into_iter().find(|image| image.architecture == *architecture).unwrap().id
+}
+
+#[test]
+fn a_refusal_of_the_image_names_it() {
+    let cluster = awaiting(0);
+    let image = image_of(&cluster, &Architecture::X86_64);
+    let words = format!("Not authorized for images: [{image}]");
+    let refused = Ec2Error::from_code("RunInstances", "AuthFailure", &words);
+    fault(&cluster, Call::RunInstances, FaultEffect::Refused(refused));
+    wake(&cluster);
+    let denied = verdict(&cluster, &Architecture::X86_64).unwrap();
+    let VerdictOutcome::Denied { reason, image: of, message } = denied.outcome else { panic!("{denied:?}") };
+    assert_eq!((reason, of), (ConditionReason::LaunchRefused, Some(image)), "{message}");
+}
+
+#[test]
+fn an_image_that_no_type_of_the_pools_boots_is_refused_without_a_question() {
+    let mut cluster = cluster(0);
+    let mut status: ClassStatus = read(&cluster);
+    for image in &mut status.images {
+        image.boot_mode = Some(BootMode::LegacyBios);
+    }
+    cluster.put(set(class_key(&cluster), &status)).unwrap();
+    await_validation(&cluster);
+    cluster.objects.node_pools = vec![Arc::new(pool(&[&["kubernetes.io/arch", "arm64"]]))];
+    cluster.report().unwrap();
+    ask_all(&cluster);
+    let denied = verdict(&cluster, &Architecture::Arm64).unwrap();
+    let VerdictOutcome::Denied { image, message, .. } = denied.outcome else { panic!("{denied:?}") };
+    assert_eq!(image, Some(image_of(&cluster, &Architecture::Arm64)));
+    assert!(message.contains("by boot mode `legacy-bios`"), "{message}");
+    assert_eq!(dry_runs(&cluster), 0);
+}
+
+#[test]
+fn an_encoded_denial_is_decoded_once_where_that_is_allowed() {
+    let content = |deny: bool| {
+        let arn = "arn:aws:ec2:us-east-1:111122223333:volume/*";
+        format!(
+            r#"{{"allowed":false,"explicitDeny":{deny},"context":{{"principal":{{"arn":"secret"}},"action":"ec2:RunInstances","resource":"{arn}"}}}}"#
+        )
+    };
+    let asked = |explicit: bool, allowed: bool| {
+        let cluster = awaiting(0);
+        cluster.world.ec2.deny_encoded(Call::RunInstances, content(explicit));
+        if !allowed {
+            cluster.world.ec2.deny(Call::DecodeAuthorizationMessage, NOT_ALLOWED);
+        }
+        wake(&cluster);
+        let calls = cluster.world.ec2.calls();
+        assert_eq!(calls.get(&Call::DecodeAuthorizationMessage).map_or(0, |count| count.made), 1);
+        match verdict(&cluster, &Architecture::X86_64).unwrap().outcome {
+            VerdictOutcome::Denied { message, .. } => format!("denied: {message}"),
+            VerdictOutcome::Doubted { message } => format!("doubted: {message}"),
+            VerdictOutcome::Allowed | VerdictOutcome::Unused { .. } | VerdictOutcome::Warned { .. } => {
+                panic!("neither denied nor doubted")
+            }
+        }
+    };
+    let check = |told: String, starts: &str, has: &str| {
+        assert!(told.starts_with(starts) && told.contains(has), "{told}");
+        assert!(!told.contains("secret") && !told.contains("111122223333"), "{told}");
+    };
+    check(asked(false, true), "denied", "on resource `volume`: no policy allows it; add the statement");
+    check(asked(true, true), "doubted", "on resource `volume`: a policy denies it explicitly");
+    check(asked(false, false), "denied", "decode it with `aws sts decode-authorization-message`");
 }

@@ -4,7 +4,10 @@
 //!
 //! Invariant: of a denial only the action, the kinds of resource and policy are kept (`tenon_ec2::Denial`).
 
+use std::collections::BTreeSet;
+
 use tenon_domain::class_status::ConditionReason;
+use tenon_domain::id::ImageId;
 use tenon_domain::launch_verdict::{NO_SPOT_ROLE, VerdictOutcome};
 use tenon_ec2::port::DryRunOutcome;
 use tenon_ec2::{ClassPart, Denial, DenialCause, Ec2Error, ErrorClass, blame, right_of};
@@ -27,21 +30,33 @@ pub(super) enum DryRunAnswer {
     Lost,
 }
 
-/// Reads the result of a dry run.
-pub(super) fn read(result: Result<DryRunOutcome, Ec2Error>, reason: ConditionReason) -> DryRunAnswer {
+/// Reads the result of a dry run; `denial` is what its words and STS tell of one.
+pub(super) fn read(
+    result: Result<DryRunOutcome, Ec2Error>,
+    reason: ConditionReason,
+    images: &BTreeSet<ImageId>,
+    denial: Option<Denial>,
+) -> DryRunAnswer {
     match result {
         Ok(DryRunOutcome::WouldSucceed) => DryRunAnswer::Consent,
         Ok(DryRunOutcome::Unauthorized { action, decoded, message }) => {
-            DryRunAnswer::Verdict(denied(&action, decoded.as_deref(), &message, reason))
+            let denial = denial.unwrap_or_else(|| known(&action, decoded.as_deref(), &message));
+            DryRunAnswer::Verdict(denied(&denial, reason))
         }
-        Err(error) => of_error(&error, reason),
+        Err(error) => of_error(&error, reason, images, denial),
     }
 }
 
-/// Reads the error of a call.
-pub(super) fn of_error(error: &Ec2Error, reason: ConditionReason) -> DryRunAnswer {
+/// Reads the error of a call; `denial` is what its words and STS tell of one.
+pub(super) fn of_error(
+    error: &Ec2Error,
+    reason: ConditionReason,
+    images: &BTreeSet<ImageId>,
+    denial: Option<Denial>,
+) -> DryRunAnswer {
     if let Ec2Error::Unauthorized { action, decoded, message } = error {
-        return DryRunAnswer::Verdict(denied(action, decoded.as_deref(), message, reason));
+        let denial = denial.unwrap_or_else(|| known(action, decoded.as_deref(), message));
+        return DryRunAnswer::Verdict(denied(&denial, reason));
     }
     match error.class() {
         ErrorClass::Throttled | ErrorClass::Server => DryRunAnswer::None,
@@ -64,32 +79,40 @@ pub(super) fn of_error(error: &Ec2Error, reason: ConditionReason) -> DryRunAnswe
         | ErrorClass::AlreadyExists
         | ErrorClass::TokenMismatch
         | ErrorClass::Invalid
-        | ErrorClass::Unknown => DryRunAnswer::Verdict(refused(error)),
+        | ErrorClass::Unknown => DryRunAnswer::Verdict(refused(error, images)),
+    }
+}
+
+/// A denial whose words are decoded already, or say enough.
+fn known(action: &str, decoded: Option<&str>, words: &str) -> Denial {
+    let right = right_of(action);
+    let plain = Denial::read(&right, words);
+    match decoded {
+        Some(decoded) if plain.cause == DenialCause::Untold => Denial::read(&right, decoded),
+        Some(_) | None => plain,
     }
 }
 
 /// A denied call. A service control policy may deny RunInstances and allow it through CreateFleet, so one launch
 /// decides.
-fn denied(action: &str, decoded: Option<&str>, words: &str, reason: ConditionReason) -> VerdictOutcome {
-    let right = right_of(action);
-    let plain = Denial::read(&right, words);
-    let denial = match decoded {
-        Some(decoded) if plain.cause == DenialCause::Untold => Denial::read(&right, decoded),
-        Some(_) | None => plain,
-    };
+fn denied(denial: &Denial, reason: ConditionReason) -> VerdictOutcome {
     let message = denial.to_string();
-    if reason == ConditionReason::RunInstancesAuthCheckFailed && denial.is_by_service_control_policy() {
+    if reason == ConditionReason::RunInstancesAuthCheckFailed && denial.may_be_by_service_control_policy() {
         VerdictOutcome::Doubted { message }
     } else {
-        VerdictOutcome::Denied { reason, message }
+        VerdictOutcome::Denied { reason, message, image: None }
     }
 }
 
-fn refused(error: &Ec2Error) -> VerdictOutcome {
+fn refused(error: &Ec2Error, images: &BTreeSet<ImageId>) -> VerdictOutcome {
     let words: String = error.to_string().chars().take(MESSAGE_CHARS).collect();
-    let remedy = blame(&words).map_or("check the class's spec", ClassPart::remedy);
+    let part = blame(&words);
+    let remedy = part.map_or("check the class's spec", ClassPart::remedy);
+    let named = images.iter().find(|image| words.contains(image.as_str()));
+    let only = images.first().filter(|_| images.len() == 1);
+    let image = named.or(only).filter(|_| part == Some(ClassPart::Image)).cloned();
     let message = format!("EC2 refuses launches from this class ({words}); {remedy}");
-    VerdictOutcome::Denied { reason: ConditionReason::LaunchRefused, message }
+    VerdictOutcome::Denied { reason: ConditionReason::LaunchRefused, message, image }
 }
 
 #[cfg(test)]
@@ -97,9 +120,11 @@ mod tests {
     use super::*;
 
     fn check(result: Result<DryRunOutcome, Ec2Error>, expected: &str) {
-        let told = match read(result, ConditionReason::RunInstancesAuthCheckFailed) {
-            DryRunAnswer::Verdict(VerdictOutcome::Denied { reason, message }) => {
-                format!("{reason} {message}")
+        let images = ["ami-1", "ami-2"].map(|id| id.parse().unwrap()).into();
+        let told = match read(result, ConditionReason::RunInstancesAuthCheckFailed, &images, None) {
+            DryRunAnswer::Verdict(VerdictOutcome::Denied { reason, message, image }) => {
+                let image = image.map(|image| format!("{image} ")).unwrap_or_default();
+                format!("{image}{reason} {message}")
             }
             DryRunAnswer::Verdict(VerdictOutcome::Doubted { .. }) => "doubted".to_owned(),
             DryRunAnswer::Verdict(VerdictOutcome::Warned { .. }) => "warned".to_owned(),
@@ -138,13 +163,19 @@ mod tests {
         check(error("AuthFailure.ServiceLinkedRoleCreationNotPermitted", ""), "warned");
         check(error("InvalidLaunchTemplateName.NotFoundException", ""), "no template");
         let profile = "Value (nodes) for parameter iamInstanceProfile.name is invalid";
+        check(
+            error("InvalidAMIID.NotFound", "The image id '[ami-2]' does not exist"),
+            "ami-2 LaunchRefused EC2 refuses launches from this class",
+        );
+        check(error("AuthFailure", "Not authorized for images: [ami-1]"), "ami-1 LaunchRefused");
         check(error("InvalidParameterValue", profile), "LaunchRefused EC2 refuses launches from this class");
     }
 
     #[test]
     fn a_denied_fleet_is_no_matter_of_doubt() {
         let words = "with an explicit deny in a service control policy";
-        let outcome = denied("CreateFleet", None, words, ConditionReason::CreateFleetAuthCheckFailed);
+        let denial = known("CreateFleet", None, words);
+        let outcome = denied(&denial, ConditionReason::CreateFleetAuthCheckFailed);
         assert!(matches!(outcome, VerdictOutcome::Denied { .. }), "{outcome:?}");
     }
 }

@@ -7,8 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tenon_domain::class_status::ResolvedImage;
 use tenon_domain::digest::Digest;
-use tenon_domain::id::{ClusterName, NodeClassName, Region, SubnetId};
+use tenon_domain::id::{ClusterName, ImageId, NodeClassName, NodePoolName, Region, SubnetId};
+use tenon_domain::image::BootMode;
 use tenon_domain::launch::LaunchCause;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::unavailable::Marks;
@@ -39,6 +41,8 @@ pub(super) enum BuiltQuestion {
     Refused {
         /// A sentence.
         message: String,
+        /// The image that it is about.
+        image: Option<ImageId>,
     },
     /// A NodePool waits for evidence, or for the answer to a launch.
     NotNow,
@@ -93,11 +97,56 @@ pub(super) fn built(
     }
     match refusal {
         Some(why) => {
-            BuiltQuestion::Refused { message: format!("no launch can be made from the class: {why}") }
+            let message = format!("no launch can be made from the class: {why}");
+            BuiltQuestion::Refused { message, image: None }
         }
-        None if is_ready => BuiltQuestion::Unused { pools: pools_digest(snapshot, &question.class.name) },
+        None if is_ready => unbootable(cluster, region, observed, question)
+            .unwrap_or_else(|| BuiltQuestion::Unused { pools: pools_digest(snapshot, &question.class.name) }),
         None => BuiltQuestion::NotNow,
     }
+}
+
+/// The refusal of an image whose boot mode no type has that the class's NodePools allow; `None` if they take no nodes
+/// of the architecture anyway.
+fn unbootable(
+    cluster: &ClusterName,
+    region: &Region,
+    observed: &ClusterObservation,
+    question: &Question<'_>,
+) -> Option<BuiltQuestion> {
+    let (Ok(registry), Ok(snapshot)) = (&observed.view.registry, &observed.snapshot) else { return None };
+    let images = &question.status.images;
+    let needs = |image: &&ResolvedImage| image.boot_mode.is_some();
+    images.iter().filter(|image| image.architecture == question.architecture).find(needs)?;
+    let mut view = observed.view.clone();
+    for image in &mut view.classes.get_mut(&question.class.name)?.images {
+        image.boot_mode = None;
+    }
+    let mut world = ObservedCluster::new(cluster, registry, &view, snapshot);
+    world.resolve(region);
+    for pool in world.pools_of(&question.class.name) {
+        let Some(claim) = sample(&pool, &question.architecture) else { continue };
+        let taken = pool.types.iter().find(|option| claim.instance_types.contains(&option.facts.name));
+        let suits = |image: &&ResolvedImage| {
+            taken.is_some_and(|option| {
+                ResolvedImage { boot_mode: None, ..(*image).clone() }.suits(&option.facts)
+            })
+        };
+        if let Some(image) = images.iter().filter(suits).find(needs) {
+            return Some(unbooted(&pool.pool.name, image));
+        }
+    }
+    None
+}
+
+fn unbooted(pool: &NodePoolName, image: &ResolvedImage) -> BuiltQuestion {
+    let mode = image.boot_mode.map_or("", BootMode::as_str);
+    let message = format!(
+        "no instance type that NodePool `{pool}` allows boots image `{}` by boot mode `{mode}`: register the image with \
+         `--boot-mode uefi-preferred`, or allow types that have it",
+        image.id,
+    );
+    BuiltQuestion::Refused { message, image: Some(image.id.clone()) }
 }
 
 /// The digest of a class's NodePools: an edit changes it.

@@ -10,7 +10,7 @@ use tenon_ec2::Ec2;
 use tenon_ec2::port::{
     BootMode, CapacityReservationFilter, DisabledImages, EnaSupport, ImageArchitecture, ImageFacts,
     ImageFilter, ImagePlatform, ImageState, ImageVolume, InstanceFilter, InstanceState, LocationType,
-    PageToken, PlacementGroup, ResourceFilter, RootDeviceType, TagFilter, TargetCapacityType,
+    PageToken, PlacementGroup, ResourceFilter, RootDeviceType, SnapshotState, TagFilter, TargetCapacityType,
 };
 
 use super::{block_on, check_form, ec2};
@@ -263,13 +263,14 @@ fn active_reservations_are_asked_for_with_their_kinds() {
 
 #[test]
 fn snapshots_are_asked_for_by_id_with_their_owner_and_tags() {
-    let body = "<DescribeSnapshotsResponse><snapshotSet><item><snapshotId>snap-1</snapshotId><ownerId>111122223333</ownerId><tagSet><item><key>team</key><value>web</value></item></tagSet></item><item><snapshotId>snap-2</snapshotId><ownerId>999999999999</ownerId><ownerAlias>amazon</ownerAlias></item></snapshotSet></DescribeSnapshotsResponse>";
+    let body = "<DescribeSnapshotsResponse><snapshotSet><item><snapshotId>snap-1</snapshotId><ownerId>111122223333</ownerId><status>pending</status><tagSet><item><key>team</key><value>web</value></item></tagSet></item><item><snapshotId>snap-2</snapshotId><ownerId>999999999999</ownerId><ownerAlias>amazon</ownerAlias></item></snapshotSet></DescribeSnapshotsResponse>";
     let (ec2, http) = ec2(&[(200, body)]);
     let ids = vec!["snap-1".to_owned(), "snap-2".to_owned()];
     let found =
         block_on(ec2.describe_snapshots(&ResourceFilter { ids, ..ResourceFilter::default() })).unwrap();
     assert_eq!((found[0].id.as_str(), found[0].owner.as_str()), ("snap-1", "111122223333"));
     assert_eq!(found[0].tags["team"], "web");
+    assert_eq!([found[0].state, found[1].state], [Some(SnapshotState::Pending), None]);
     assert_eq!(found[1].owner_alias.as_deref(), Some("amazon"));
     check_form(
         &http.sent()[0],

@@ -6,7 +6,7 @@ use tenon_ec2::Ec2;
 use tenon_ec2::port::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InstanceState,
     InterfaceKind, LaunchTemplateData, LaunchTemplateFilter, MetadataTokens, Monitoring,
-    NetworkInterfaceSpec, ReservationPreference, Tags,
+    NetworkInterfaceSpec, PrimaryIpv6, ReservationPreference, Tags,
 };
 
 use super::{block_on, check_form, ec2, forms};
@@ -146,6 +146,7 @@ fn groups_move_to_the_interfaces_that_a_template_has() {
             kind: None,
             associate_public_ip: Some(false),
             ipv4_prefix_count: Some(2),
+            ipv6: Some(PrimaryIpv6 { prefix_count: Some(1) }),
             connection_tracking: Some(ConnectionTracking {
                 tcp_established_timeout_seconds: Some(350),
                 udp_stream_timeout_seconds: Some(120),
@@ -177,6 +178,9 @@ fn groups_move_to_the_interfaces_that_a_template_has() {
             ("1.ConnectionTrackingSpecification.UdpStreamTimeout", "120"),
             ("1.DeviceIndex", "0"),
             ("1.Ipv4PrefixCount", "2"),
+            ("1.Ipv6AddressCount", "1"),
+            ("1.Ipv6PrefixCount", "1"),
+            ("1.PrimaryIpv6", "true"),
             ("1.SecurityGroupId.1", "sg-1"),
             ("2.DeleteOnTermination", "true"),
             ("2.DeviceIndex", "1"),

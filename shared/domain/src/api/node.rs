@@ -6,7 +6,7 @@ use crate::api::meta::ObjectMeta;
 use crate::api::pod::Readiness;
 use crate::id::{NodeName, ProviderId};
 use crate::resources::ResourceList;
-use crate::taint::Taint;
+use crate::taint::{Taint, TaintEffect, UNSCHEDULABLE};
 
 /// A Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,20 @@ pub struct Node {
     pub readiness: Readiness,
     /// All conditions, for repair and consistency.
     pub conditions: Vec<NodeCondition>,
+}
+
+impl Node {
+    /// Its taints, with the one that Kubernetes gives a cordoned node.
+    #[must_use]
+    pub fn all_taints(&self) -> Vec<Taint> {
+        let mut taints = self.taints.clone();
+        let cordoned = match self.schedulable {
+            Schedulable::Yes => false,
+            Schedulable::No => !taints.iter().any(|taint| taint.key == UNSCHEDULABLE),
+        };
+        taints.extend(cordoned.then(|| Taint::new(UNSCHEDULABLE, TaintEffect::NoSchedule)));
+        taints
+    }
 }
 
 /// Whether the scheduler may use a node.

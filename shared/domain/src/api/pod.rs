@@ -151,6 +151,14 @@ pub struct PodShape {
     pub unknown: Vec<String>,
 }
 
+impl PodShape {
+    /// Whether a DaemonSet made the pod.
+    #[must_use]
+    pub fn is_of_daemon_set(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.kind == "DaemonSet")
+    }
+}
+
 /// Where a pod comes from, as far as draining cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum PodOrigin {
@@ -269,6 +277,17 @@ pub enum NodeInclusionPolicy {
 pub struct LabelSelector {
     /// All requirements; `matchLabels` become `In` with one value.
     pub requirements: Vec<Requirement>,
+}
+
+impl LabelSelector {
+    /// Whether labels fulfil all requirements; an empty selector matches everything.
+    #[must_use]
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.requirements.iter().all(|requirement| match labels.get(requirement.key()) {
+            Some(value) => requirement.has(value),
+            None => requirement.accepts_absence(),
+        })
+    }
 }
 
 /// A host port.

@@ -4,6 +4,7 @@
 //! fact depends on a class. Lists keep EC2's order if it has a meaning (architectures, devices).
 
 use crate::id::InstanceType;
+use crate::image::BootMode;
 
 /// One instance type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub struct InstanceTypeFacts {
     pub usage_classes: Vec<UsageClass>,
     /// Strategies of the placement groups that it can be in.
     pub placement_strategies: Vec<PlacementStrategy>,
+    /// The firmware that its instances boot with.
+    pub boot_modes: BootModes,
 }
 
 impl InstanceTypeFacts {
@@ -266,6 +269,46 @@ impl UsageClass {
     }
 }
 
+/// The firmware that a type's instances boot with (`SupportedBootModes`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum BootModes {
+    /// Not known, such as in a catalogue of an older release.
+    #[default]
+    Untold,
+    /// Legacy BIOS only.
+    LegacyBios,
+    /// UEFI only, as every Arm type.
+    Uefi,
+    /// Both.
+    Both,
+}
+
+impl BootModes {
+    /// The modes that EC2 names so. A mode newer than this list leaves them unknown, because images of it may exist.
+    #[must_use]
+    pub fn from_ec2(words: &[String]) -> Self {
+        let has = |mode: BootMode| words.iter().any(|word| word == mode.as_str());
+        match (has(BootMode::LegacyBios), has(BootMode::Uefi), words.len()) {
+            (true, true, 2) => Self::Both,
+            (true, false, 1) => Self::LegacyBios,
+            (false, true, 1) => Self::Uefi,
+            (_, _, _) => Self::Untold,
+        }
+    }
+
+    /// Whether an image of this boot mode boots on the type; one without a mode boots by the type's default.
+    ///
+    /// Source: "Instance type requirements for UEFI boot mode" of the EC2 User Guide, read November 2026.
+    #[must_use]
+    pub const fn boots(self, image: Option<BootMode>) -> bool {
+        match (image, self) {
+            (None | Some(BootMode::UefiPreferred), _) | (_, Self::Untold | Self::Both) => true,
+            (Some(BootMode::LegacyBios), modes) => matches!(modes, Self::LegacyBios),
+            (Some(BootMode::Uefi), modes) => matches!(modes, Self::Uefi),
+        }
+    }
+}
+
 crate::words! {
     /// A placement group's strategy. Its words are EC2's.
     pub enum PlacementStrategy {
@@ -275,5 +318,23 @@ crate::words! {
         Partition = "partition",
         /// `spread`.
         Spread = "spread",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_boots_images_of_its_modes_and_those_without_one() {
+        let check = |modes: BootModes, expected: [bool; 4]| {
+            let images =
+                [None, Some(BootMode::LegacyBios), Some(BootMode::Uefi), Some(BootMode::UefiPreferred)];
+            assert_eq!(images.map(|image| modes.boots(image)), expected, "{modes:?}");
+        };
+        check(BootModes::Untold, [true; 4]);
+        check(BootModes::Both, [true; 4]);
+        check(BootModes::LegacyBios, [true, true, false, true]);
+        check(BootModes::Uefi, [true, false, true, true]);
     }
 }

@@ -404,6 +404,13 @@ mod tests {
     fn resolved(id: &str, architecture: Architecture) -> ResolvedImage {
         let created_at = Timestamp::UNIX_EPOCH;
         let variant = ImageVariant::Any;
-        ResolvedImage { id: id.parse().unwrap(), name: id.to_owned(), architecture, variant, created_at }
+        ResolvedImage {
+            id: id.parse().unwrap(),
+            name: id.to_owned(),
+            architecture,
+            variant,
+            boot_mode: None,
+            created_at,
+        }
     }
 }

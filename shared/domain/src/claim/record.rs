@@ -216,6 +216,8 @@ crate::words! {
         SubnetDrift,
         /// The class doesn't select its reservation.
         CapacityReservationDrift,
+        /// The class selects another placement group, or selects one only before or since the launch.
+        PlacementGroupDrift,
     }
 }
 

@@ -104,6 +104,7 @@ impl Sights {
                 InstanceProfile::Name("nodes".to_owned()),
                 ConditionReason::InstanceProfileNotFound,
             ),
+            asked_profile: None,
             profile_seen: None,
             reservations: self.reservations.map(|sight| SeenReservations {
                 right,

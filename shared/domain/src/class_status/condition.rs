@@ -48,6 +48,10 @@ crate::words! {
         AmiNotFound = "AMINotFound",
         /// Images match the selector, and the class accepts none of them.
         ImagesRejected,
+        /// EC2 ended the image's instance before a Node joined, and there is no other image.
+        LaunchFailed,
+        /// No Node of the image's instance joined, and there is no other image.
+        NeverJoined,
         /// The class's policy on images can't be read.
         ImagePolicyInvalid,
         /// The alias names nothing for this version of Kubernetes.

@@ -1,13 +1,16 @@
 //! An image of a class, and the instance types that it is for.
 //!
-//! Decides which image a type launches with: the first of the status's order whose architecture and variant suit it.
+//! Decides which image a type launches with: the first of the status's order whose architecture, variant and
+//! boot mode suit it.
 //!
 //! Invariant: a type without a suitable image launches with none.
 
 use jiff::Timestamp;
 
+use super::refused_image::RefusedImage;
 use crate::catalog::facts::{Architecture, InstanceTypeFacts};
 use crate::id::ImageId;
+use crate::image::BootMode;
 use crate::labels;
 
 crate::words! {
@@ -82,8 +85,20 @@ pub struct ResolvedImage {
     pub architecture: Architecture,
     /// The types of that architecture that it is for.
     pub variant: ImageVariant,
+    /// The boot mode that its types must have; `None` for one that prefers a mode, or has the type's default.
+    pub boot_mode: Option<BootMode>,
     /// Its creation time.
     pub created_at: Timestamp,
+}
+
+impl ResolvedImage {
+    /// Whether a type launches with it.
+    #[must_use]
+    pub fn suits(&self, facts: &InstanceTypeFacts) -> bool {
+        facts.architectures.contains(&self.architecture)
+            && self.variant.suits(facts)
+            && facts.boot_modes.boots(self.boot_mode)
+    }
 }
 
 crate::words! {
@@ -105,8 +120,43 @@ crate::words! {
         InstanceStoreRoot,
         /// It has no drivers for enhanced networking.
         EnaMissing,
+        /// One of its snapshots isn't whole yet.
+        SnapshotPending,
+        /// The making of one of its snapshots failed.
+        SnapshotFailed,
+        /// EC2 refused to launch it.
+        LaunchRefused,
+        /// No type of its architecture boots by its boot mode.
+        BootModeUnsupported,
         /// The class maps a smaller volume than the snapshot that it is made from.
         VolumeTooSmall,
+        /// EC2 ended its instance before a Node joined.
+        LaunchFailed,
+        /// No Node of its instance joined.
+        NeverJoined,
+    }
+}
+
+impl ImageFault {
+    /// Whether an instance showed it, and another one may show the opposite.
+    #[must_use]
+    pub const fn is_of_instance(self) -> bool {
+        match self {
+            Self::LaunchFailed | Self::NeverJoined => true,
+            Self::NotAvailable
+            | Self::Deprecated
+            | Self::TooYoung
+            | Self::OwnerNotAccepted
+            | Self::TagsMissing
+            | Self::WrongPlatform
+            | Self::InstanceStoreRoot
+            | Self::EnaMissing
+            | Self::SnapshotPending
+            | Self::SnapshotFailed
+            | Self::LaunchRefused
+            | Self::BootModeUnsupported
+            | Self::VolumeTooSmall => false,
+        }
     }
 }
 
@@ -151,6 +201,8 @@ impl RejectedImage {
 pub struct ImageNotices {
     /// Better images that it rejects.
     pub rejected: Vec<RejectedImage>,
+    /// Images that EC2 refused to launch, by id.
+    pub refused: Vec<RefusedImage>,
     /// The message of `AMIsReady` where it holds.
     pub message: String,
     /// Why the class's policy on images can't be read.
@@ -178,22 +230,36 @@ pub(super) fn types_without_image(images: &[ResolvedImage]) -> Vec<String> {
         let neuron = (architecture == Architecture::X86_64).then_some(ImageVariant::Neuron);
         for variant in [ImageVariant::Standard, ImageVariant::Nvidia].into_iter().chain(neuron) {
             if of.iter().all(|image| image.variant != variant && image.variant != ImageVariant::Any) {
-                let with = match variant {
-                    ImageVariant::Nvidia => "with GPUs",
-                    ImageVariant::Neuron => "with Neuron devices",
-                    ImageVariant::Standard | ImageVariant::Any => "without accelerators",
-                };
-                without.push(format!("{name} types {with}"));
+                without.push(format!("{name} types {}", types_of(variant)));
             }
         }
+        without.extend(types_without_uefi(name, &of));
     }
     without
+}
+
+/// The types of an architecture that don't boot their image, because it needs UEFI. Each Arm type has UEFI.
+fn types_without_uefi(architecture: &str, images: &[&ResolvedImage]) -> Vec<String> {
+    let needs = |image: &&ResolvedImage| {
+        image.architecture == Architecture::X86_64 && image.boot_mode == Some(BootMode::Uefi)
+    };
+    if images.iter().copied().all(|image| needs(&image)) {
+        return vec![format!("{architecture} types without UEFI")];
+    }
+    let some = images.iter().copied().filter(needs);
+    some.map(|image| format!("{architecture} types {} and without UEFI", types_of(image.variant))).collect()
+}
+
+const fn types_of(variant: ImageVariant) -> &'static str {
+    match variant {
+        ImageVariant::Nvidia => "with GPUs",
+        ImageVariant::Neuron => "with Neuron devices",
+        ImageVariant::Standard | ImageVariant::Any => "without accelerators",
+    }
 }
 
 /// The first of a class's images, as its status has them, that suits the type.
 #[must_use]
 pub fn image_for<'a>(images: &'a [ResolvedImage], facts: &InstanceTypeFacts) -> Option<&'a ResolvedImage> {
-    images
-        .iter()
-        .find(|image| facts.architectures.contains(&image.architecture) && image.variant.suits(facts))
+    images.iter().find(|image| image.suits(facts))
 }

@@ -9,6 +9,7 @@ mod combinations;
 mod condition;
 mod image;
 mod observation;
+mod refused_image;
 mod status;
 
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
@@ -17,4 +18,5 @@ pub use image::{
     image_for,
 };
 pub use observation::{ClassObservation, Seen, SeenReservations, ValidationNote};
+pub use refused_image::{ImageRefusal, RefusedImage};
 pub use status::{ClassStatus, ClassSubnet, SeenProfile};

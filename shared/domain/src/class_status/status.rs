@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::condition::{Condition, ConditionStatus, ConditionType};
 use super::image::{RejectedImage, ResolvedImage};
+use super::refused_image::RefusedImage;
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::class_hash::ClassHash;
 use crate::id::{NodeClassName, SubnetId, Zone, ZoneId};
@@ -36,6 +37,8 @@ pub struct ClassStatus {
     pub images: Vec<ResolvedImage>,
     /// Better images that it rejects: first the best of each architecture and variant.
     pub rejected_images: Vec<RejectedImage>,
+    /// Images that EC2 refused to launch, by id.
+    pub refused_images: Vec<RefusedImage>,
     /// Its capacity reservations; none if the gate `ReservedCapacity` is off.
     pub reservations: ClassReservations,
     /// Its placement group, if it selects one.

@@ -10,6 +10,20 @@ pub use tenon_domain::image::{
 use super::{TagFilter, Tags};
 
 tenon_domain::words! {
+    /// A snapshot's state, in EC2's words.
+    pub enum SnapshotState {
+        /// Being made: no volume can be made from it yet.
+        Pending = "pending",
+        /// Whole.
+        Completed = "completed",
+        /// Its making failed.
+        Error = "error",
+        /// In the recycle bin.
+        Recoverable = "recoverable",
+        /// On its way back from the recycle bin.
+        Recovering = "recovering",
+    }
+
     /// An image's architecture, of those that nodes run on. Its words are EC2's.
     pub enum ImageArchitecture {
         /// `x86_64`, Kubernetes' `amd64`.
@@ -73,6 +87,8 @@ pub struct VolumeSnapshot {
     pub owner: String,
     /// The owner's alias, such as `amazon`.
     pub owner_alias: Option<String>,
+    /// Its state; `None` for one that isn't known.
+    pub state: Option<SnapshotState>,
     /// Its tags. EC2 doesn't show tags of another account's snapshots.
     pub tags: Tags,
 }

@@ -62,6 +62,8 @@ pub struct Instance {
     pub zone: Zone,
     /// The zone's id, if EC2 returns it.
     pub zone_id: Option<ZoneId>,
+    /// Its partition; only in a placement group with partitions.
+    pub partition: Option<u32>,
     /// Its subnet; a terminated instance has none.
     pub subnet: Option<SubnetId>,
     /// Its security groups.

@@ -28,7 +28,7 @@ pub use fleet::{
 };
 pub use image::{
     BootMode, DisabledImages, EnaSupport, Image, ImageArchitecture, ImageFacts, ImageFilter, ImagePlatform,
-    ImageState, ImageVolume, RootDeviceType, VolumeSnapshot,
+    ImageState, ImageVolume, RootDeviceType, SnapshotState, VolumeSnapshot,
 };
 pub use instance::{Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason};
 pub use instance_profile::InstanceProfileFacts;
@@ -42,11 +42,12 @@ pub use stored::StoredRequestError;
 pub use template::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InterfaceKind,
     LaunchTemplate, LaunchTemplateData, LaunchTemplateFilter, MetadataTokens, Monitoring,
-    NetworkInterfaceSpec,
+    NetworkInterfaceSpec, PrimaryIpv6,
 };
 pub use tenon_domain::catalog::describe::InstanceTypeInfo;
 pub use zonal_shift::{cluster_arn, partition};
 
+use crate::denial::DecodedMessage;
 use crate::error::Ec2Error;
 
 /// Tags by key.
@@ -153,7 +154,7 @@ macro_rules! port {
             $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> { (**self).$call($($arg),*).await })*
         }
 
-        impl<E, P, Z, S, I> $port for Ec2Account<E, P, Z, S, I>
+        impl<E, P, Z, S, I, A> $port for Ec2Account<E, P, Z, S, I, A>
         where
             Self: Send + Sync,
             $kind: $port,
@@ -165,14 +166,17 @@ macro_rules! port {
 
 /// All ports to an account and region, as handlers take them. A new port is added here, in [`Ec2Account`] and in its
 /// implementations; handlers' bounds stay.
-pub trait Ec2Ports: Ec2 + Pricing + ZonalShift + Parameters + InstanceProfiles {}
+pub trait Ec2Ports:
+    Ec2 + Pricing + ZonalShift + Parameters + InstanceProfiles + AuthorizationMessages
+{
+}
 
-impl<T: Ec2 + Pricing + ZonalShift + Parameters + InstanceProfiles> Ec2Ports for T {}
+impl<T: Ec2 + Pricing + ZonalShift + Parameters + InstanceProfiles + AuthorizationMessages> Ec2Ports for T {}
 
 /// An account and region, of one implementation for each port. A port that isn't given another implementation has the
 /// one of the port before it.
 #[derive(Debug, Clone)]
-pub struct Ec2Account<E, P = E, Z = P, S = Z, I = S> {
+pub struct Ec2Account<E, P = E, Z = P, S = Z, I = S, A = I> {
     /// EC2 of an account and region.
     pub ec2: E,
     /// The region's prices.
@@ -183,6 +187,8 @@ pub struct Ec2Account<E, P = E, Z = P, S = Z, I = S> {
     pub parameters: S,
     /// Instance profiles.
     pub instance_profiles: I,
+    /// Encoded messages of denials.
+    pub authorization_messages: A,
 }
 
 impl<E, O: Clone> Ec2Account<E, O> {
@@ -194,7 +200,8 @@ impl<E, O: Clone> Ec2Account<E, O> {
             pricing: others.clone(),
             zonal_shift: others.clone(),
             parameters: others.clone(),
-            instance_profiles: others,
+            instance_profiles: others.clone(),
+            authorization_messages: others,
         }
     }
 }
@@ -278,6 +285,14 @@ port! {
     InstanceProfiles of instance_profiles: I {
         /// An instance profile by its name, without its path; one that doesn't exist is `NotFound`.
         fn instance_profile(name: &str) -> InstanceProfileFacts;
+    }
+}
+
+port! {
+    /// AWS STS, which decodes what EC2 says of a denial.
+    AuthorizationMessages of authorization_messages: A {
+        /// The content of an encoded message of this account; another text is `Invalid`.
+        fn decoded_message(encoded: &str) -> DecodedMessage;
     }
 }
 

@@ -84,6 +84,13 @@ tenon_domain::words! {
     }
 }
 
+/// The IPv6 addresses of an interface: a primary one, and prefixes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct PrimaryIpv6 {
+    /// How many IPv6 prefixes it gets.
+    pub prefix_count: Option<u32>,
+}
+
 /// A network interface that instances are launched with. It has the template's security groups. The default is the
 /// primary interface as EC2 makes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -98,6 +105,8 @@ pub struct NetworkInterfaceSpec {
     pub associate_public_ip: Option<bool>,
     /// How many IPv4 prefixes it gets.
     pub ipv4_prefix_count: Option<u32>,
+    /// Its primary IPv6 address; `None` is the subnet's default.
+    pub ipv6: Option<PrimaryIpv6>,
     /// The timeouts of its tracked connections; `None` is EC2's default.
     pub connection_tracking: Option<ConnectionTracking>,
     /// Whether it is deleted with its instance; `None` is EC2's default.

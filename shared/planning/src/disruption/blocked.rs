@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use tenon_domain::api::Pod;
 use tenon_domain::api::meta::OwnerReference;
-use tenon_domain::api::pod::{DoNotDisrupt, LabelSelector, PodOrigin, Readiness};
+use tenon_domain::api::pod::{DoNotDisrupt, PodOrigin, Readiness};
 use tenon_domain::api::workload::{PodDisruptionBudget, UnhealthyPodEviction};
 use tenon_domain::taint::Taint;
 
@@ -91,14 +91,7 @@ fn guarded(pod: &Pod, pdbs: &[PodDisruptionBudget]) -> Option<RefusalReason> {
 
 fn covers(pdb: &PodDisruptionBudget, pod: &Pod) -> bool {
     pdb.meta.namespace == pod.name.namespace
-        && pdb.selector.as_ref().is_some_and(|selector| selects(selector, pod))
-}
-
-fn selects(selector: &LabelSelector, pod: &Pod) -> bool {
-    selector.requirements.iter().all(|requirement| match pod.shape.labels.get(requirement.key()) {
-        Some(value) => requirement.has(value),
-        None => requirement.accepts_absence(),
-    })
+        && pdb.selector.as_ref().is_some_and(|selector| selector.matches(&pod.shape.labels))
 }
 
 /// The node's pods that need another node, as if unbound, by name. Pods of DaemonSets and static pods don't move; a

@@ -11,13 +11,15 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use tenon_domain::claim::{ClaimPhase, Drift, DriftReason, LaunchedInstance};
 use tenon_domain::class_status::image_for;
-use tenon_domain::id::SubnetId;
+use tenon_domain::id::{PlacementGroupId, SubnetId};
 
 use super::input::{ClaimView, ClassReadiness, ClassView, DisruptionInput, DriftingReservations};
 use super::output::DriftMark;
 
 /// The most subnets or reservations that a mark names: a claim is at most 1 KB.
 const NAMED: usize = 5;
+/// Where a claim, or its class, has none.
+const NONE: &str = "none";
 
 /// The marks to set, change or clear, by claim.
 pub(crate) fn marks(input: &DisruptionInput) -> Vec<DriftMark> {
@@ -57,7 +59,10 @@ fn mark(input: &DisruptionInput, view: &ClaimView) -> Option<DriftMark> {
 fn drift(view: &ClaimView, class: &ClassView, now: Timestamp) -> Option<Option<Drift>> {
     let instance = view.claim.state.instance()?;
     let image = image_for(&class.images, view.facts.as_ref()?)?;
-    if image.id != instance.image {
+    // A joined node shows that its image works. The class passes over the image for an hour only, so a replacement would
+    // be replaced in turn.
+    let stays = view.claim.state.node().is_some() && class.failed_images.contains(&instance.image);
+    if image.id != instance.image && !stays {
         return Some(Some(Drift {
             reason: DriftReason::AmiDrift,
             since: now,
@@ -72,7 +77,8 @@ fn drift(view: &ClaimView, class: &ClassView, now: Timestamp) -> Option<Option<D
         from: subnet.to_string(),
         to: named(&class.subnets),
     });
-    Some(subnet.or_else(|| of_reservation(instance, class.reservations.as_ref()?, now)))
+    let reservation = || of_reservation(instance, class.reservations.as_ref()?, now);
+    Some(subnet.or_else(reservation).or_else(|| of_placement_group(instance, class, now)))
 }
 
 /// Only a reservation that our launch named can drift: open reservations take instances on their own.
@@ -87,8 +93,21 @@ fn of_reservation(
     }
     let ids: Vec<&str> = reservations.of_class.shown().iter().map(|one| one.id.as_str()).collect();
     let (reason, from) = (DriftReason::CapacityReservationDrift, into.id.to_string());
-    let to = if ids.is_empty() { "none".to_owned() } else { told(&ids) };
+    let to = if ids.is_empty() { NONE.to_owned() } else { told(&ids) };
     Some(Drift { reason, since: now, from, to })
+}
+
+/// The group that the launch named against the class's. The partition never drifts: without a requirement EC2 chose it.
+fn of_placement_group(instance: &LaunchedInstance, class: &ClassView, now: Timestamp) -> Option<Drift> {
+    let launched = instance.placement.as_ref().map(|placed| &placed.group);
+    let selected = class.placement_group.as_ref();
+    let named = |group: Option<&PlacementGroupId>| group.map_or_else(|| NONE.to_owned(), ToString::to_string);
+    (launched != selected).then(|| Drift {
+        reason: DriftReason::PlacementGroupDrift,
+        since: now,
+        from: named(launched),
+        to: named(selected),
+    })
 }
 
 /// The class's subnets in a stable order: the status's order changes with their free addresses.

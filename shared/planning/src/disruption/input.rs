@@ -11,7 +11,7 @@ use tenon_domain::catalog::facts::InstanceTypeFacts;
 use tenon_domain::claim::Claim;
 use tenon_domain::class_status::ResolvedImage;
 use tenon_domain::command::Command;
-use tenon_domain::id::{NodeClassName, SubnetId, Uid};
+use tenon_domain::id::{ImageId, NodeClassName, PlacementGroupId, SubnetId, Uid};
 use tenon_domain::reservation::{ClassReservations, ReservedCapacity};
 
 use crate::provision;
@@ -82,10 +82,14 @@ pub struct ClassView {
     pub readiness: ClassReadiness,
     /// Its images, newest first.
     pub images: Vec<ResolvedImage>,
+    /// Images that it passes over because a new instance of each failed.
+    pub failed_images: BTreeSet<ImageId>,
     /// Its subnets.
     pub subnets: Vec<SubnetId>,
     /// Its capacity reservations, behind the open gate.
     pub reservations: Option<DriftingReservations>,
+    /// Its placement group, if it selects one.
+    pub placement_group: Option<PlacementGroupId>,
 }
 
 /// A class's capacity reservations behind their open gate.

@@ -77,10 +77,7 @@ impl SpareCapacity {
             taken.entry(placement.node.as_str()).or_default().extend(pod);
         }
         for node in &mut self.0.nodes {
-            for pod in taken.get(node.name.as_str()).into_iter().flatten() {
-                node.used.add(&pod.shape.requests);
-                node.host_ports.extend(pod.shape.host_ports.iter().cloned());
-            }
+            node.occupancy.extend(taken.get(node.name.as_str()).into_iter().flatten().copied());
         }
         for claim in &plan.claims {
             self.0.taken_names.insert(claim.name.clone());

@@ -3,12 +3,12 @@
 //! Decides which pods fit where. The order is: initialised nodes, starting nodes, claims in flight; then by name.
 //! Room that DaemonSets still need stays free.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::api::pod::HostPort;
 use tenon_domain::labels;
 use tenon_domain::requirement::{Requirements, UndefinedKeys};
-use tenon_domain::resources::ResourceList;
+use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::tolerates_forbidding;
 
 use super::dense::{DenseAmounts, Dimensions, take_times, times_fit};
@@ -17,57 +17,111 @@ use super::needs::{Daemon, PodGroup, counted, ports_conflict};
 use super::output::Placement;
 use super::pool::taken_from;
 use super::steps::Steps;
+use super::topology::census::{Census, Resident};
+use super::topology::neighbours::{BindingRules, FirstOfItsKind, NodeNeighbours, NodeRules};
 
 /// A node's room while the plan is made.
+#[derive(Clone)]
 struct NodeRoom<'a> {
     node: &'a ExistingNode,
     offered: Requirements,
     left: DenseAmounts,
     host_ports: BTreeSet<HostPort>,
+    neighbours: NodeNeighbours,
 }
 
-/// Places as many pods as fit, and takes them off `remaining`, each group's number of pods without a place. Pods of a
-/// group are placed oldest first.
-pub(crate) fn place(
-    input: &ProvisionInput,
-    groups: &[PodGroup<'_>],
-    remaining: &mut [u32],
-    steps: &mut Steps,
-) -> Vec<Placement> {
-    let requests = groups.iter().map(|group| group.requests);
-    let dimensions = Dimensions::of(requests);
-    let daemons = super::needs::daemons(&input.daemon_sets);
-    let mut rooms: Vec<NodeRoom<'_>> =
-        usable(input).into_iter().filter_map(|node| NodeRoom::of(node, &daemons, &dimensions)).collect();
-    let mut placements = Vec::new();
-    for (group, left) in groups.iter().zip(remaining.iter_mut()) {
-        let need = dimensions.need(group.requests);
-        let mut pods = group.pods.iter();
-        for room in &mut rooms {
-            if *left == 0 || !steps.take(1) {
-                break;
+/// The room of all nodes while the plan is made.
+#[derive(Clone)]
+pub(crate) struct Rooms<'a> {
+    rooms: Vec<NodeRoom<'a>>,
+}
+
+impl<'a> Rooms<'a> {
+    /// The nodes' room; `residents` are the pods of each node of the input.
+    pub(crate) fn of(
+        input: &'a ProvisionInput,
+        daemons: &[Daemon<'_>],
+        dimensions: &Dimensions,
+        residents: &[Vec<Resident>],
+    ) -> Self {
+        let mut nodes: Vec<(&ExistingNode, &Vec<Resident>)> = input.nodes.iter().zip(residents).collect();
+        nodes.retain(|(node, _)| is_usable(node, &input.purpose));
+        nodes.sort_by(|(a, _), (b, _)| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
+        let asked: BTreeSet<&ResourceName> = input
+            .pods
+            .iter()
+            .flat_map(|pod| pod.shape.requests.iter())
+            .filter(|(_, amount)| amount.nanos() > 0)
+            .map(|(name, _)| name)
+            .collect();
+        let room = |(node, pods): (&'a ExistingNode, &Vec<Resident>)| {
+            let mut room = NodeRoom::of(node, daemons, dimensions)?;
+            // What only DaemonSets ask for keeps no pod away.
+            for (left, name) in room.left.iter_mut().zip(dimensions.names()) {
+                if !asked.contains(name) {
+                    *left = (*left).max(0);
+                }
             }
-            let count = room.holds(group, &need).min(*left);
-            room.fill(group, &need, count);
-            *left -= count;
-            let placed = pods.by_ref().take(usize::try_from(count).unwrap_or(usize::MAX));
-            placements
-                .extend(placed.map(|pod| Placement { pod: counted(pod), node: room.node.name.clone() }));
-        }
+            for pod in pods {
+                let binding = BindingRules { apart: pod.on_nodes().collect(), caps: Vec::new() };
+                room.neighbours
+                    .count_in(&NodeRules { is: pod.is.clone(), binding, ..NodeRules::default() }, 1);
+            }
+            Some(room)
+        };
+        Self { rooms: nodes.into_iter().filter_map(room).collect() }
     }
-    placements.sort();
-    placements
+
+    /// Places as many pods as fit, and takes them off `remaining`, each group's number of pods without a place. Pods of
+    /// a group are placed oldest first.
+    pub(crate) fn place(
+        &mut self,
+        groups: &[PodGroup<'_>],
+        remaining: &mut [u32],
+        census: &mut Census<'_>,
+        steps: &mut Steps,
+    ) -> Vec<Placement> {
+        let mut placements = Vec::new();
+        for (group, left) in groups.iter().zip(remaining.iter_mut()) {
+            let mut pods = group.pods.iter();
+            for room in &mut self.rooms {
+                if *left == 0 || !steps.take(1) {
+                    break;
+                }
+                let count = room.holds(group, census.first_of(group)).min(*left);
+                if count == 0 {
+                    continue;
+                }
+                room.fill(group, count);
+                census.now_present(&group.is);
+                *left -= count;
+                let placed = pods.by_ref().take(usize::try_from(count).unwrap_or(usize::MAX));
+                placements
+                    .extend(placed.map(|pod| Placement { pod: counted(pod), node: room.node.name.clone() }));
+            }
+        }
+        placements
+    }
+
+    /// By value of a label, how many pods of a group have room on the nodes with it.
+    pub(crate) fn room_by(&self, key: &str, group: &PodGroup<'_>) -> BTreeMap<&'a str, u32> {
+        let mut room = BTreeMap::new();
+        for one in &self.rooms {
+            if let Some(domain) = one.node.labels.get(key) {
+                let count: &mut u32 = room.entry(domain.as_str()).or_default();
+                *count = count.saturating_add(one.holds(group, FirstOfItsKind::Yes));
+            }
+        }
+        room
+    }
 }
 
-/// Nodes in the order of filling. Pods of a leaving node are only placed on working nodes.
-fn usable(input: &ProvisionInput) -> Vec<&ExistingNode> {
-    let works = |node: &&ExistingNode| match (&input.purpose, node.kind) {
+/// Whether pods may be placed on a node: those of a leaving node only go to working nodes.
+fn is_usable(node: &ExistingNode, purpose: &Purpose) -> bool {
+    match (purpose, node.kind) {
         (Purpose::PendingPods, _) | (Purpose::Replacement(_), NodeKind::Initialized) => true,
         (Purpose::Replacement(_), NodeKind::Starting | NodeKind::InFlight) => false,
-    };
-    let mut nodes: Vec<&ExistingNode> = input.nodes.iter().filter(works).collect();
-    nodes.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
-    nodes
+    }
 }
 
 impl<'a> NodeRoom<'a> {
@@ -81,19 +135,25 @@ impl<'a> NodeRoom<'a> {
         let awaited: ResourceList = expected
             .iter()
             .map(|(name, quantity)| {
-                (name.clone(), quantity.saturating_sub(node.daemon_used.get(name)).at_least_zero())
+                (
+                    name.clone(),
+                    quantity.saturating_sub(node.occupancy.daemon_used().get(name)).at_least_zero(),
+                )
             })
             .collect();
-        let free = taken_from(&node.allocatable, &node.used);
+        let free = taken_from(&node.allocatable, node.occupancy.used());
         if free.iter().any(|(_, quantity)| quantity.is_negative()) {
             return None;
         }
         let left = dimensions.room(&taken_from(&free, &awaited));
-        Some(Self { node, offered, left, host_ports: node.host_ports.clone() })
+        let host_ports = node.occupancy.host_ports().clone();
+        Some(Self { node, offered, left, host_ports, neighbours: NodeNeighbours::default() })
     }
 
-    fn holds(&self, group: &PodGroup<'_>, need: &[i64]) -> u32 {
-        let count = times_fit(need, &self.left);
+    fn holds(&self, group: &PodGroup<'_>, first: FirstOfItsKind) -> u32 {
+        let fitting = times_fit(&group.need, &self.left);
+        let count =
+            if fitting == 0 { 0 } else { fitting.min(self.neighbours.admits(&group.node_rules, first)) };
         if count == 0
             || tolerates_forbidding(&self.node.taints, group.tolerations).is_err()
             || !group.alternatives.iter().any(|one| one.admits(&self.node.name, &self.offered))
@@ -107,11 +167,10 @@ impl<'a> NodeRoom<'a> {
         }
     }
 
-    fn fill(&mut self, group: &PodGroup<'_>, need: &[i64], count: u32) {
-        if count > 0 {
-            take_times(&mut self.left, need, count);
-            self.host_ports.extend(group.host_ports.iter().cloned());
-        }
+    fn fill(&mut self, group: &PodGroup<'_>, count: u32) {
+        take_times(&mut self.left, &group.need, count);
+        self.host_ports.extend(group.host_ports.iter().cloned());
+        self.neighbours.add(&group.node_rules, count);
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tenon_domain::api::pod::HostPort;
 use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 use tenon_domain::api::workload::DaemonSet;
 use tenon_domain::api::{NodePool, Pod};
@@ -13,6 +12,8 @@ use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, NodeClassName, NodePoolName};
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::Taint;
+
+use super::occupancy::Occupancy;
 
 /// Everything that a plan is made from. The order of its lists means nothing.
 #[derive(Debug, Clone)]
@@ -35,6 +36,8 @@ pub struct ProvisionInput {
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// Names that new claims can't have.
     pub taken_names: BTreeSet<ClaimName>,
+    /// Whether preferences count.
+    pub preferences: Preferences,
     /// How much work the plan may be.
     pub steps: StepBudget,
     /// The reason for the plan.
@@ -67,6 +70,16 @@ impl Default for StepBudget {
     }
 }
 
+/// Whether pods' preferences shape nodes (Karpenter's `PREFERENCE_POLICY`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Preferences {
+    /// They do, as far as they can be met.
+    #[default]
+    Respect,
+    /// Only kube-scheduler applies them.
+    Ignore,
+}
+
 /// The reason for a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
@@ -90,12 +103,9 @@ pub struct ExistingNode {
     pub taints: Vec<Taint>,
     /// Its allocatable resources.
     pub allocatable: ResourceList,
-    /// The used resources: bound pods, with DaemonSets', and pods counted on its claim.
-    pub used: ResourceList,
-    /// The part of `used` that belongs to DaemonSets' pods. The rest of the DaemonSets' requests is kept free.
-    pub daemon_used: ResourceList,
-    /// Host ports that are taken.
-    pub host_ports: BTreeSet<HostPort>,
+    /// Its pods: bound ones, with DaemonSets', and pods counted on its claim. What DaemonSets don't use yet of their
+    /// requests is kept free.
+    pub occupancy: Occupancy,
     /// Its pool, if a pool made it.
     pub pool: Option<NodePoolName>,
 }

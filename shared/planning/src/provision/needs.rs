@@ -1,16 +1,12 @@
 //! Requirements of pods and DaemonSets on a node: groups of equal pods, their node affinity as alternatives, host
 //! ports.
 //!
-//! Decides which pods are equal to the planner, and which are unsupported. Unsupported constraints are refused by
-//! name; ignored preferences are reported.
+//! Decides which pods are equal to the planner, and which are unsupported. Unsupported constraints are refused by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use tenon_domain::api::pod::{
-    HostPort, NodeSelectorTerm, PodVolume, TopologySpreadConstraint, WhenUnsatisfiable,
-};
-use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
+use tenon_domain::api::pod::{HostPort, NodeSelectorTerm};
 use tenon_domain::api::workload::DaemonSet;
 use tenon_domain::api::{Pod, PodShape};
 use tenon_domain::id::Uid;
@@ -22,11 +18,17 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::Toleration;
 
 use super::dense::{DenseAmounts, Dimensions};
-use super::input::{ProvisionInput, Storage};
+use super::input::{Preferences, ProvisionInput};
 use super::report::{Reason, Unschedulable, UnschedulableCause};
+use super::topology::census::{Resident, is_of_nodes};
+use super::topology::deal::Pin;
+use super::topology::neighbours::NodeRules;
+use super::topology::rules::{PodRule, Rules};
+use super::topology::selectors::{SelectorId, Selectors};
+use super::volumes::Volumes;
 
 /// One way to satisfy a pod's node selector and required node affinity, whose terms are ORed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Alternative {
     /// The requirements on labels.
     pub(crate) asked: Requirements,
@@ -71,7 +73,7 @@ pub(crate) fn alternatives(shape: &PodShape) -> Vec<Alternative> {
 }
 
 /// Pods that are equal to the planner.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct PodGroup<'a> {
     /// The pods, oldest first.
     pub(crate) pods: Vec<&'a Pod>,
@@ -79,27 +81,123 @@ pub(crate) struct PodGroup<'a> {
     pub(crate) requests: &'a ResourceList,
     /// The same, dense.
     pub(crate) need: DenseAmounts,
-    /// Ways to satisfy its affinity.
+    /// Ways to satisfy its affinity, with the preferences that it still has.
     pub(crate) alternatives: Vec<Alternative>,
     /// Its tolerations.
     pub(crate) tolerations: &'a [Toleration],
     /// Its host ports; where there are any, a node takes one pod.
     pub(crate) host_ports: &'a BTreeSet<HostPort>,
+    /// Its rules about other pods, with the preferences that it still has.
+    pub(crate) rules: Vec<PodRule>,
+    /// Those about the pods of one node.
+    pub(crate) node_rules: NodeRules,
+    /// The selectors that match its pods.
+    pub(crate) is: Vec<SelectorId>,
+    /// The number of preferences that it gave up.
+    pub(crate) given_up: usize,
+    /// `spec.priority`.
+    priority: i32,
+    /// Ways to satisfy what it requires.
+    required: Vec<Alternative>,
+    own: Rules,
+}
+
+impl<'a> PodGroup<'a> {
+    /// The rules about domains of a label.
+    pub(crate) fn rules_of<'g>(&'g self, key: &'g str) -> impl Iterator<Item = &'g PodRule> {
+        self.rules.iter().filter(move |rule| rule.key == key)
+    }
+
+    /// The labels of all its rules.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.own.keys()
+    }
+
+    /// Whether it needs other pods on its node.
+    pub(crate) const fn needs_neighbours(&self) -> bool {
+        self.node_rules.keeps_together()
+    }
+
+    /// Its rules about domains of a label, in words.
+    pub(crate) fn rules_text(&self, key: &str) -> String {
+        let texts: BTreeSet<String> = self.rules_of(key).map(|rule| rule.kind.to_string()).collect();
+        match texts.is_empty() {
+            true => "the anti-affinity of other pods".to_owned(),
+            false => texts.into_iter().collect::<Vec<_>>().join(" and "),
+        }
+    }
+
+    /// Whether it has a preference left.
+    pub(crate) const fn has_wishes(&self) -> bool {
+        self.given_up < self.own.soft.len()
+    }
+
+    /// Gives up the next preference.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up += 1;
+        self.prefer();
+    }
+
+    /// Works out what counts with the preferences that are left.
+    fn prefer(&mut self) {
+        self.rules = self.own.without(self.given_up);
+        let on_nodes = self.rules.iter().filter(|rule| is_of_nodes(&rule.key));
+        self.node_rules = NodeRules::of(on_nodes, std::mem::take(&mut self.node_rules.is));
+        self.alternatives = match self.own.preferred_node(self.given_up) {
+            None => self.required.clone(),
+            Some(term) => self.required.iter().map(|one| one.and(term)).collect(),
+        };
+    }
+
+    /// What its pods in these domains ask of their node, ORed.
+    pub(crate) fn asked(&self, pins: &[Pin]) -> Vec<Requirements> {
+        let of = |alternative: &Alternative| {
+            let mut asked = alternative.asked.clone();
+            pins.iter().for_each(|pin| asked.add(Requirement::one_of(&pin.key, [pin.value.as_str()])));
+            asked
+        };
+        self.alternatives.iter().map(of).collect()
+    }
+
+    /// Some of its pods, in these domains.
+    pub(crate) fn part(&self, pods: Vec<&'a Pod>, pins: &[Pin]) -> Self {
+        let mut part = Self { pods, ..self.clone() };
+        for alternative in &mut part.alternatives {
+            for pin in pins {
+                alternative.asked.add(Requirement::one_of(&pin.key, [pin.value.as_str()]));
+            }
+        }
+        part
+    }
+}
+
+impl Alternative {
+    /// This and a term of a node selector.
+    fn and(&self, term: &NodeSelectorTerm) -> Self {
+        let mut both = self.clone();
+        term.match_expressions.iter().cloned().for_each(|requirement| both.asked.add(requirement));
+        both.fields.extend(term.match_fields.iter().cloned());
+        both
+    }
 }
 
 /// The properties that equal pods share.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct PodGroupKey<'a> {
     requests: &'a ResourceList,
-    node_selector: &'a BTreeMap<String, String>,
-    affinity: &'a [NodeSelectorTerm],
+    required: Vec<Alternative>,
     tolerations: &'a [Toleration],
     host_ports: &'a BTreeSet<HostPort>,
+    own: Rules,
+    is: Vec<SelectorId>,
+    priority: i32,
 }
 
-/// The order in which groups are placed: most CPU first, then most memory, then the oldest pod.
+/// The order in which groups are placed: the highest priority first, then most CPU, then most memory, then the oldest
+/// pod.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct GroupRank<'a> {
+    priority: std::cmp::Reverse<i32>,
     cpu: std::cmp::Reverse<Quantity>,
     memory: std::cmp::Reverse<Quantity>,
     created_at: Option<Timestamp>,
@@ -107,50 +205,115 @@ struct GroupRank<'a> {
 }
 
 /// The input's pods as groups in the order in which they are placed, and the pods that can't be planned for.
+/// `residents` are the pods that run.
 pub(crate) fn groups<'a>(
     input: &'a ProvisionInput,
     dimensions: &Dimensions,
+    selectors: &Selectors,
+    residents: &[Vec<Resident>],
 ) -> (Vec<PodGroup<'a>>, Vec<Unschedulable>) {
-    let volumes = Volumes::of(&input.storage);
-    let mut equal: BTreeMap<PodGroupKey<'a>, Vec<&'a Pod>> = BTreeMap::new();
-    let mut refused = Vec::new();
-    for pod in &input.pods {
-        let shape: &'a PodShape = &pod.shape;
-        if let Some(reason) = unsupported(shape).or_else(|| volumes.refusal(shape)) {
-            refused.push(Unschedulable {
-                pod: counted(pod),
-                causes: vec![UnschedulableCause { pool: None, reason }],
-            });
-            continue;
-        }
-        let key = PodGroupKey {
-            requests: &shape.requests,
-            node_selector: &shape.node_selector,
-            affinity: &shape.required_node_affinity,
-            tolerations: &shape.tolerations,
-            host_ports: &shape.host_ports,
-        };
-        equal.entry(key).or_default().push(pod);
-    }
+    let (equal, refused) = equal_pods(input, selectors);
+    let of_groups = equal.keys().flat_map(|key| key.own.on_nodes());
+    let of_residents = residents.iter().flatten().flat_map(Resident::on_nodes);
+    let on_nodes: BTreeSet<SelectorId> = of_groups.chain(of_residents).collect();
     let mut groups: Vec<PodGroup<'a>> = Vec::with_capacity(equal.len());
     for (key, mut pods) in equal {
         pods.sort_by(|a, b| (a.created_at, &a.uid, &a.name).cmp(&(b.created_at, &b.uid, &b.name)));
-        let Some(first) = pods.first() else { continue };
-        groups.push(PodGroup {
+        let is = key.is.iter().filter(|id| on_nodes.contains(id)).copied().collect();
+        let mut group = PodGroup {
+            pods,
             requests: key.requests,
             need: dimensions.need(key.requests),
-            alternatives: alternatives(&first.shape),
+            alternatives: Vec::new(),
             tolerations: key.tolerations,
             host_ports: key.host_ports,
-            pods,
-        });
+            rules: Vec::new(),
+            node_rules: NodeRules { is, ..NodeRules::default() },
+            is: key.is,
+            given_up: 0,
+            priority: key.priority,
+            required: key.required,
+            own: key.own,
+        };
+        group.prefer();
+        groups.push(group);
     }
     groups.sort_by(|a, b| rank(a).cmp(&rank(b)));
     (groups, refused)
 }
 
+/// The pods by what equal ones share, and those that can't be planned for.
+fn equal_pods<'a>(
+    input: &'a ProvisionInput,
+    selectors: &Selectors,
+) -> (BTreeMap<PodGroupKey<'a>, Vec<&'a Pod>>, Vec<Unschedulable>) {
+    let volumes = Volumes::of(&input.storage);
+    let mut refused = Vec::new();
+    // Equal pods share their shape, so what follows from a shape is worked out once.
+    let mut shapes: BTreeMap<*const PodShape, Result<(Rules, Vec<Alternative>), Reason>> = BTreeMap::new();
+    for pod in &input.pods {
+        shapes.entry(std::sync::Arc::as_ptr(&pod.shape)).or_insert_with(|| {
+            let shape: &PodShape = &pod.shape;
+            if let Some(reason) = unsupported(shape) {
+                return Err(reason);
+            }
+            let placed = volumes.alternatives(shape)?;
+            let mut rules = Rules::of(shape, &input.namespaces, |selector| selectors.id(&selector));
+            match input.preferences {
+                Preferences::Respect => {}
+                Preferences::Ignore => rules.soft.clear(),
+            }
+            Ok((rules, with_volumes(alternatives(shape), &placed)))
+        });
+    }
+    let mut matching: BTreeMap<*const PodShape, Vec<SelectorId>> = BTreeMap::new();
+    let mut equal: BTreeMap<PodGroupKey<'a>, Vec<&'a Pod>> = BTreeMap::new();
+    let mut by_shape: BTreeMap<*const PodShape, Vec<&'a Pod>> = BTreeMap::new();
+    for pod in &input.pods {
+        by_shape.entry(std::sync::Arc::as_ptr(&pod.shape)).or_default().push(pod);
+    }
+    for (pointer, pods) in by_shape {
+        let Some(first) = pods.first() else { continue };
+        match shapes.remove(&pointer) {
+            None => {}
+            Some(Err(reason)) => refused.extend(pods.iter().map(|pod| Unschedulable {
+                pod: counted(pod),
+                causes: vec![UnschedulableCause { pool: None, reason: reason.clone() }],
+            })),
+            Some(Ok((own, required))) => {
+                let shape: &'a PodShape = &first.shape;
+                let is = matching.entry(pointer).or_insert_with(|| selectors.matching(shape)).clone();
+                let key = PodGroupKey {
+                    requests: &shape.requests,
+                    required,
+                    tolerations: &shape.tolerations,
+                    host_ports: &shape.host_ports,
+                    own,
+                    is,
+                    priority: shape.priority,
+                };
+                equal.entry(key).or_default().extend(pods);
+            }
+        }
+    }
+    (equal, refused)
+}
+
+/// Each way to satisfy the affinity, with each place of the volumes.
+fn with_volumes(alternatives: Vec<Alternative>, places: &[Requirements]) -> Vec<Alternative> {
+    if places.is_empty() {
+        return alternatives;
+    }
+    let both = |one: &Alternative, place: &Requirements| Alternative {
+        asked: one.asked.clone().and(place),
+        fields: one.fields.clone(),
+    };
+    alternatives.iter().flat_map(|one| places.iter().map(|place| both(one, place))).collect()
+}
+
 fn rank<'a>(group: &PodGroup<'a>) -> GroupRank<'a> {
     GroupRank {
+        priority: std::cmp::Reverse(group.priority),
         cpu: std::cmp::Reverse(group.requests.get(&ResourceName::CPU)),
         memory: std::cmp::Reverse(group.requests.get(&ResourceName::MEMORY)),
         created_at: group.pods.first().and_then(|pod| pod.created_at),
@@ -167,99 +330,12 @@ fn unsupported(shape: &PodShape) -> Option<Reason> {
     if !shape.scheduling_gates.is_empty() {
         return Some(Reason::SchedulingGated { gates: shape.scheduling_gates.clone() });
     }
-    let spread = |constraint: &TopologySpreadConstraint| match constraint.when_unsatisfiable {
-        WhenUnsatisfiable::DoNotSchedule => true,
-        WhenUnsatisfiable::ScheduleAnyway => false,
+    let field = match (shape.unknown.first(), shape.resource_claims.first()) {
+        (Some(unknown), _) => unknown.clone(),
+        (None, Some(_)) => "spec.resourceClaims".to_owned(),
+        (None, None) => return None,
     };
-    let field = if let Some(unknown) = shape.unknown.first() {
-        unknown
-    } else if !shape.required_pod_affinity.is_empty() {
-        "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-    } else if !shape.required_pod_anti_affinity.is_empty() {
-        "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-    } else if shape.topology_spread.iter().any(spread) {
-        "spec.topologySpreadConstraints[].whenUnsatisfiable: DoNotSchedule"
-    } else if !shape.resource_claims.is_empty() {
-        "spec.resourceClaims"
-    } else {
-        return None;
-    };
-    Some(Reason::UnsupportedConstraint { field: field.to_owned() })
-}
-
-/// The ignored preferences of pods, one sentence for each kind.
-pub(crate) fn ignored_preferences(pods: &[Pod]) -> Vec<String> {
-    let shapes = || pods.iter().map(|pod| &*pod.shape);
-    let mut warnings = Vec::new();
-    let mut warn = |found: bool, what: &str| {
-        if found {
-            warnings.push(format!("{what} don't shape new nodes yet, only kube-scheduler applies them"));
-        }
-    };
-    warn(shapes().any(|s| !s.preferred_node_affinity.is_empty()), "preferred node affinities");
-    warn(
-        shapes().any(|s| !s.preferred_pod_affinity.is_empty() || !s.preferred_pod_anti_affinity.is_empty()),
-        "preferred pod affinities",
-    );
-    // DoNotSchedule is refused elsewhere, so the rest is ScheduleAnyway.
-    warn(
-        shapes().any(|s| {
-            s.topology_spread.iter().any(|c| c.when_unsatisfiable == WhenUnsatisfiable::ScheduleAnyway)
-        }),
-        "topology spreads with `ScheduleAnyway`",
-    );
-    warnings
-}
-
-/// Storage objects by name.
-struct Volumes<'a> {
-    claims: BTreeMap<(&'a str, &'a str), &'a PersistentVolumeClaim>,
-    volumes: BTreeMap<&'a str, &'a PersistentVolume>,
-    classes: BTreeMap<&'a str, &'a StorageClass>,
-}
-
-impl<'a> Volumes<'a> {
-    fn of(storage: &'a Storage) -> Self {
-        Self {
-            claims: storage
-                .claims
-                .iter()
-                .map(|claim| ((claim.meta.namespace.as_str(), claim.meta.name.as_str()), claim))
-                .collect(),
-            volumes: storage.volumes.iter().map(|volume| (volume.meta.name.as_str(), volume)).collect(),
-            classes: storage.classes.iter().map(|class| (class.meta.name.as_str(), class)).collect(),
-        }
-    }
-
-    /// Why a pod can't be planned for because of its volumes.
-    fn refusal(&self, shape: &PodShape) -> Option<Reason> {
-        let unsupported = |field: &str| Some(Reason::UnsupportedConstraint { field: field.to_owned() });
-        shape.volumes.iter().find_map(|volume| match volume {
-            PodVolume::Claim(name) => match self.claims.get(&(shape.namespace.as_str(), name.as_str())) {
-                None => Some(Reason::VolumeClaimNotFound { claim: name.clone() }),
-                Some(claim) => match claim.volume.as_deref().map(|name| self.volumes.get(name)) {
-                    Some(Some(bound)) if bound.node_affinity.is_empty() => None,
-                    Some(_) => unsupported("PersistentVolume spec.nodeAffinity"),
-                    None => self.unbound(claim.storage_class.as_deref()),
-                },
-            },
-            PodVolume::Ephemeral { storage_class, .. } => self.unbound(storage_class.as_deref()),
-        })
-    }
-
-    fn unbound(&self, class: Option<&str>) -> Option<Reason> {
-        let field = match class.and_then(|name| self.classes.get(name)) {
-            Some(class) => match class.binding {
-                VolumeBinding::WaitForFirstConsumer if class.allowed_topologies.is_empty() => return None,
-                VolumeBinding::WaitForFirstConsumer => "StorageClass allowedTopologies",
-                VolumeBinding::Immediate => {
-                    "an unbound PersistentVolumeClaim with volumeBindingMode: Immediate"
-                }
-            },
-            None => "an unbound PersistentVolumeClaim without a known StorageClass",
-        };
-        Some(Reason::UnsupportedConstraint { field: field.to_owned() })
-    }
+    Some(Reason::UnsupportedConstraint { field })
 }
 
 /// A DaemonSet, and its pod's share of each node.

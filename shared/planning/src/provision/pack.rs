@@ -18,6 +18,8 @@ use super::dense::{DenseAmounts, add_times, take_times, times_fit, within};
 use super::needs::ports_conflict;
 use super::pool::Pool;
 use super::steps::Steps;
+use super::topology::neighbours::{FirstOfItsKind, NodeNeighbours, NodeRules};
+use super::topology::selectors::SelectorId;
 
 /// With more groups than this a claim isn't filled by balance: looking at each group in each round takes too long.
 const BALANCED_GROUPS: usize = 48;
@@ -37,6 +39,10 @@ pub(crate) struct Member<'a> {
     pub(crate) need: &'a DenseAmounts,
     /// Its host ports.
     pub(crate) host_ports: &'a BTreeSet<HostPort>,
+    /// Its rules about the other pods of a claim.
+    pub(crate) rules: &'a NodeRules,
+    /// Whether the pods that it needs beside it are nowhere, so that its own may come first.
+    pub(crate) first: FirstOfItsKind,
     /// The worth of one pod; see the module.
     pub(crate) worth: f64,
     /// How many pods wait.
@@ -82,6 +88,19 @@ struct PackPattern {
     class: usize,
     counts: Vec<(usize, u32)>,
     worth: f64,
+}
+
+/// A pattern with its rank: pods that must be together and aren't in it, price for its worth, price, type.
+struct RankedPattern {
+    rank: (u32, f64, u64, usize),
+    pattern: PackPattern,
+}
+
+impl RankedPattern {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        let (a, b) = (&self.rank, &other.rank);
+        a.0.cmp(&b.0).then_with(|| a.1.total_cmp(&b.1)).then_with(|| (a.2, a.3).cmp(&(b.2, b.3)))
+    }
 }
 
 struct Attempt {
@@ -174,16 +193,22 @@ fn attempt(pool: &mut Pool<'_>, members: &[Member<'_>], filling: Filling, steps:
     let smallest = smallest_from(members);
     let mut refused = vec![false; members.len()];
     let mut drafts = Vec::new();
+    let mut begun: BTreeSet<SelectorId> = BTreeSet::new();
     loop {
         let open = waiting.iter().zip(&refused).position(|(left, refused)| *left > 0 && !refused);
         let Some(seed) = open else { break };
-        let fill = Fill { members, waiting: &waiting, smallest: &smallest, filling };
+        let fill = Fill { members, waiting: &waiting, smallest: &smallest, begun: &begun, filling };
         let Some(mut draft) = best_draft(pool, &fill, seed, &limits, steps) else {
             refused.iter_mut().skip(seed).take(1).for_each(|refused| *refused = true);
             continue;
         };
         let charges: &[i128] = pool.types.get(draft.type_index).map_or(&[], |one| &one.charges);
-        draft.times = repeats(&draft, &waiting, &limits, charges);
+        let together =
+            |(index, _): &(usize, u32)| members.get(*index).filter(|member| member.rules.keeps_together());
+        let with: Vec<SelectorId> =
+            draft.counts.iter().filter_map(together).flat_map(|member| &member.rules.with).copied().collect();
+        draft.times = if with.is_empty() { repeats(&draft, &waiting, &limits, charges) } else { 1 };
+        begun.extend(with);
         for (limit, charge) in limits.iter_mut().zip(charges) {
             *limit = limit.saturating_sub(charge.saturating_mul(i128::from(draft.times)));
         }
@@ -230,6 +255,8 @@ struct Fill<'a> {
     members: &'a [Member<'a>],
     waiting: &'a [u32],
     smallest: &'a [DenseAmounts],
+    /// Selectors of pods that must be together and have a claim by now.
+    begun: &'a BTreeSet<SelectorId>,
     filling: Filling,
 }
 
@@ -243,7 +270,7 @@ fn best_draft(
 ) -> Option<Draft> {
     let class = fill.members.get(seed)?.class;
     let front = pool.class(class)?.front.clone();
-    let mut ranked: Vec<(f64, u64, usize, PackPattern)> = Vec::new();
+    let mut ranked: Vec<RankedPattern> = Vec::new();
     let picky = pool.has_min_values();
     for type_index in front {
         if !steps.take(fill.members.len()) {
@@ -257,21 +284,23 @@ fn best_draft(
             continue;
         };
         let price = pool.price(pattern.class, type_index)?;
-        let ratio = as_float(price) / pattern.worth;
+        let rank = (fill.left_behind(seed, &pattern), as_float(price) / pattern.worth, price, type_index);
+        let found = RankedPattern { rank, pattern };
         // Without `minValues` the best so far is all that matters.
-        if picky || ranked.first().is_none_or(|best| (ratio, price) < (best.0, best.1)) {
+        if picky || ranked.first().is_none_or(|best| found.cmp(best).is_lt()) {
             if !picky {
                 ranked.clear();
             }
-            ranked.push((ratio, price, type_index, pattern));
+            ranked.push(found);
         }
     }
-    ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2))));
-    let valid = |found: &(f64, u64, usize, PackPattern)| {
-        let need = sum(fill.members, &found.3.counts);
-        pool.satisfies_min_values(found.3.class, found.2, &need)
+    ranked.sort_by(RankedPattern::cmp);
+    let valid = |found: &RankedPattern| {
+        let need = sum(fill.members, &found.pattern.counts);
+        pool.satisfies_min_values(found.pattern.class, found.rank.3, &need)
     };
-    let (_, price, type_index, pattern) = ranked.into_iter().find(|found| !picky || valid(found))?;
+    let RankedPattern { rank: (_, _, price, type_index), pattern } =
+        ranked.into_iter().find(|found| !picky || valid(found))?;
     Some(Draft {
         class: pattern.class,
         type_index,
@@ -301,14 +330,20 @@ impl Fill<'_> {
             pattern: PackPattern { class: member.class, counts: Vec::new(), worth: 0.0 },
             left: one.room.clone(),
             host_ports: one.host_ports.clone(),
+            neighbours: NodeNeighbours::default(),
             type_index,
         };
         let first = match self.filling {
-            Filling::InOrder => u32::MAX,
-            Filling::Balanced => 1,
+            Filling::Balanced if !member.rules.keeps_together() => 1,
+            Filling::InOrder | Filling::Balanced => u32::MAX,
         };
         if !filling.add(pool, self, seed, first) {
             return None;
+        }
+        // Those that need pods of this claim beside them can come nowhere else.
+        let followers = self.members.iter().enumerate().filter(|(_, member)| member.rules.keeps_together());
+        for (index, _) in followers.filter(|(index, _)| *index != seed) {
+            filling.add(pool, self, index, u32::MAX);
         }
         for guests in [Guests::Equals, Guests::All] {
             match self.filling {
@@ -366,6 +401,16 @@ impl Fill<'_> {
         }
     }
 
+    /// How many pods that must be on the seed's node aren't in the pattern.
+    fn left_behind(&self, seed: usize, pattern: &PackPattern) -> u32 {
+        let Some(seed) = self.members.get(seed).filter(|seed| seed.rules.keeps_together()) else { return 0 };
+        let like = |member: &Member<'_>| member.rules.with == seed.rules.with;
+        let all = self.members.iter().zip(self.waiting).filter(|(member, _)| like(member));
+        let inside = pattern.counts.iter().filter(|(index, _)| self.members.get(*index).is_some_and(like));
+        let sum = |counts: &mut dyn Iterator<Item = u32>| counts.fold(0, u32::saturating_add);
+        sum(&mut all.map(|(_, waiting)| *waiting)).saturating_sub(sum(&mut inside.map(|(_, count)| *count)))
+    }
+
     /// Pods of a member that wait and aren't in the pattern.
     fn left(&self, filling: &Filled, index: usize) -> u32 {
         let inside = filling.pattern.counts.iter().find(|(i, _)| *i == index).map_or(0, |(_, count)| *count);
@@ -391,6 +436,7 @@ struct Filled {
     pattern: PackPattern,
     left: DenseAmounts,
     host_ports: BTreeSet<HostPort>,
+    neighbours: NodeNeighbours,
     type_index: usize,
 }
 
@@ -402,6 +448,9 @@ impl Filled {
         if !member.host_ports.is_empty() {
             count = if ports_conflict(member.host_ports, &self.host_ports) { 0 } else { count.min(1) };
         }
+        let begun = member.rules.with.iter().any(|selector| fill.begun.contains(selector));
+        let first = if begun { FirstOfItsKind::No } else { member.first };
+        count = count.min(self.neighbours.admits(member.rules, first));
         if count == 0 {
             return false;
         }
@@ -414,6 +463,7 @@ impl Filled {
         }
         take_times(&mut self.left, member.need, count);
         self.host_ports.extend(member.host_ports.iter().cloned());
+        self.neighbours.add(member.rules, count);
         self.pattern.class = class;
         self.pattern.worth += member.worth * f64::from(count);
         match self.pattern.counts.iter_mut().find(|(i, _)| *i == index) {
@@ -461,6 +511,17 @@ fn merge(
     drafts
 }
 
+/// Whether the pods' rules allow them on one node. Pods that need others beside them have them already.
+fn fit_together(members: &[Member<'_>], counts: &[(usize, u32)]) -> bool {
+    let mut neighbours = NodeNeighbours::default();
+    counts.iter().filter_map(|(index, count)| Some((members.get(*index)?, *count))).all(|(member, count)| {
+        let fits =
+            !member.rules.keeps_together() && neighbours.admits(member.rules, FirstOfItsKind::No) >= count;
+        neighbours.add(member.rules, count);
+        fits
+    })
+}
+
 /// The claim that holds the pods of both, on its cheapest type.
 fn union(pool: &mut Pool<'_>, members: &[Member<'_>], a: &Draft, b: &Draft) -> Option<Draft> {
     let has_ports = |draft: &Draft| {
@@ -476,6 +537,9 @@ fn union(pool: &mut Pool<'_>, members: &[Member<'_>], a: &Draft, b: &Draft) -> O
             Some((_, sum)) => *sum += count,
             None => counts.push((*index, *count)),
         }
+    }
+    if !fit_together(members, &counts) {
+        return None;
     }
     let need = sum(members, &counts);
     let joined = pool.class(class)?;

@@ -16,9 +16,9 @@ use tenon_domain::requirement::{Requirements, UndefinedKeys};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::tolerates_forbidding;
 
-use super::dense::{DenseAmounts, Dimensions, within};
+use super::dense::{DenseAmounts, Dimensions, times_fit, within};
 use super::input::{PoolInput, PoolReadiness};
-use super::needs::Daemon;
+use super::needs::{Daemon, PodGroup};
 use super::open::OpenOfferings;
 
 /// The rank of a price that isn't known: above every known one, and small enough to be added up.
@@ -233,6 +233,11 @@ impl<'a> Pool<'a> {
             .flatten()
     }
 
+    /// The class of a claim's requirements.
+    pub(crate) fn class_of_merged(&mut self, merged: &Requirements) -> Option<usize> {
+        self.intern(merged.clone())
+    }
+
     /// The class of claims that hold pods of both classes, if there can be any.
     pub(crate) fn join(&mut self, a: usize, b: usize) -> Option<usize> {
         if a == b {
@@ -248,6 +253,50 @@ impl<'a> Pool<'a> {
         let joined = both.and_then(|both| self.intern(both));
         self.joined.insert(key, joined);
         joined
+    }
+
+    /// The values of a label that new nodes for a group can have, each with the least price of a pod.
+    pub(crate) fn domains(&mut self, group: &PodGroup<'_>, key: &str) -> BTreeMap<String, f64> {
+        let taints = &self.input.pool.template.taints;
+        let mut found: BTreeMap<String, f64> = BTreeMap::new();
+        if tolerates_forbidding(taints, group.tolerations).is_err() {
+            return found;
+        }
+        for alternative in &group.alternatives {
+            let class = alternative.for_new_node().and_then(|asked| self.class_of(&asked));
+            let Some(merged) = class.and_then(|class| self.class(class)).map(|class| &class.merged) else {
+                continue;
+            };
+            let allowed: Vec<bool> = self.places.iter().map(|offering| offering.goes_with(merged)).collect();
+            for one in &self.types {
+                let pods = times_fit(&group.need, &one.room);
+                if pods == 0 || one.option.labels.intersects(merged).is_err() {
+                    continue;
+                }
+                let of_type = values(one, merged, key);
+                for (place, _, price) in &one.offerings {
+                    let Some(offering) =
+                        self.places.get(*place).filter(|_| allowed.get(*place) == Some(&true))
+                    else {
+                        continue;
+                    };
+                    let worth = per_pod(*price, pods);
+                    let mut add = |value: &str| match found.get_mut(value) {
+                        Some(least) => *least = least.min(worth),
+                        None => {
+                            found.insert(value.to_owned(), worth);
+                        }
+                    };
+                    match key {
+                        labels::ZONE => add(offering.zone.as_str()),
+                        labels::ZONE_ID => add(offering.zone_id.as_str()),
+                        labels::CAPACITY_TYPE => add(offering.capacity_type.as_str()),
+                        _ => of_type.iter().for_each(|value| add(value)),
+                    }
+                }
+            }
+        }
+        found
     }
 
     /// The types that hold a pod, each with the least price of its compatible offerings.
@@ -299,6 +348,20 @@ impl Type<'_> {
             .map(|(_, capacity_type, price)| (*capacity_type, *price))
             .min()
     }
+}
+
+/// The values that a node of a type can have of a label, if they can be listed.
+fn values(one: &Type<'_>, merged: &Requirements, key: &str) -> BTreeSet<String> {
+    let of_type = one.option.labels.get(key).filter(|label| !label.is_complement());
+    let listed = of_type.or_else(|| merged.get(key).filter(|label| !label.is_complement()));
+    listed
+        .map(|label| label.values().iter().filter(|value| merged.allows(key, value)).cloned().collect())
+        .unwrap_or_default()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "prices only rank domains here")]
+fn per_pod(price: u64, pods: u32) -> f64 {
+    price as f64 / f64::from(pods)
 }
 
 /// The distinct places and capacity types of offerings: requirements are checked once for each.

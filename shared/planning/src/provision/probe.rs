@@ -20,7 +20,8 @@ use super::open::OpenOfferings;
 use super::output::AskReason;
 use super::pack::{self, Draft, Member};
 use super::pool::{EquivalenceClass, Pool, Type};
-use super::{InputMeasures, PlanInProgress, PodGroup, Preference, cheapest_alternative};
+use super::round::{PlanInProgress, Preference, cheapest_alternative};
+use super::{InputMeasures, PodGroup};
 
 /// The most offerings that a claim probes beside its available ones.
 pub(crate) const RIDERS_PER_CLAIM: usize = 16;
@@ -80,7 +81,7 @@ pub(crate) fn last<'a>(
     for preference in [Preference::Kept, Preference::Dropped] {
         for (pool, last) in pools.iter_mut().zip(&mut views) {
             if let Some(last) = last {
-                pool.cap_nodes(filling.claims.len());
+                pool.cap_nodes(filling.state.claims.len());
                 let members = filling.members(last, preference);
                 ask(filling, pool, last, &members);
             }
@@ -99,8 +100,8 @@ fn ask(
         return;
     }
     asking.limits.clone_from(&pool.limits);
-    let drafts = pack::pack(asking, members, &mut filling.steps);
-    let (drafts, _) = filling.room.admit(asking, drafts);
+    let drafts = pack::pack(asking, members, &mut filling.state.steps);
+    let (drafts, _) = filling.state.room.admit(asking, drafts);
     let mut asked: BTreeSet<usize> = BTreeSet::new();
     for draft in drafts {
         let known = draft.counts.iter().any(|(member, _)| asked.contains(member));

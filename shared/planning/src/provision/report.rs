@@ -8,7 +8,7 @@ use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{NodeClassName, NodePoolName, Zone};
 use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::launch::CountedPod;
-use tenon_domain::report::{self, ALL_POOLS, Finding, WAITS};
+use tenon_domain::report::{self, Finding, WAITS};
 use tenon_domain::requirement::Conflict;
 use tenon_domain::resources::{ResourceName, Shortage};
 use tenon_domain::taint::Taint;
@@ -21,8 +21,6 @@ pub struct ProvisionReport {
     pub unschedulable: Vec<Unschedulable>,
     /// The waits of pools that pods could have used.
     pub waiting: Vec<Waiting>,
-    /// Ignored preferences, and warnings for an operator; sentences.
-    pub warnings: Vec<String>,
     /// Steps used.
     pub steps: u64,
     /// Whether the plan is finished.
@@ -77,6 +75,20 @@ pub enum Reason {
     VolumeClaimNotFound {
         /// Its name.
         claim: String,
+    },
+    /// A PersistentVolumeClaim of the pod can't be used.
+    VolumeUnusable {
+        /// Its name.
+        claim: String,
+        /// Why, and what helps.
+        why: String,
+    },
+    /// No domain of a label fulfils the pod's rules about other pods.
+    NoDomain {
+        /// The label.
+        key: String,
+        /// The rules, in words.
+        rules: String,
     },
     /// The pool's node class doesn't exist.
     NodeClassNotFound {
@@ -200,6 +212,11 @@ impl fmt::Display for Reason {
             Self::MaxNodesReached => f.write_str(
                 "the cluster has as many nodes as `MaxNodes` allows: raise it in the cluster's stack",
             ),
+            Self::VolumeUnusable { claim, why } => write!(f, "PersistentVolumeClaim `{claim}`: {why}"),
+            Self::NoDomain { key, rules } => write!(
+                f,
+                "{rules} leaves no value of `{key}` for the pod: let a NodePool offer another one, or relax the rule"
+            ),
             Self::StepBudgetExhausted => f.write_str("planning isn't finished, the next pass continues"),
         }
     }
@@ -223,7 +240,7 @@ impl ProvisionReport {
     /// Adds the findings to a report. The number of steps isn't told: a finished plan doesn't need it, and each
     /// refused pod of an unfinished plan names it as the reason.
     pub fn tell(self, to: &mut report::Report) {
-        let Self { unschedulable, waiting, warnings, steps: _, outcome: _ } = self;
+        let Self { unschedulable, waiting, steps: _, outcome: _ } = self;
         for waiting in &waiting {
             to.wait(waiting);
         }
@@ -233,11 +250,6 @@ impl ProvisionReport {
             let sentence = if reason.waiting().is_some() { WAITS } else { "no node for {}" };
             let found = Finding::refused(subject, reason.into_str(), sentence, refused.message());
             to.tell(found.condition(reason.waiting().and_then(Waiting::condition).unwrap_or_default()));
-        }
-        for warning in warnings {
-            let subject = Subject { kind: SubjectKind::Pool, name: ALL_POOLS.to_owned() };
-            let found = Finding::refused(subject, "Ignored", "ignoring preferences for {}", warning.clone());
-            to.tell(found.condition(warning));
         }
     }
 }

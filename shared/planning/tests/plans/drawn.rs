@@ -1,6 +1,8 @@
 //! Worlds drawn from a number, with everything that a plan reads: one number always gives the same world.
 
 use crate::support::*;
+use std::sync::Arc;
+
 use tenon_domain::api::Pod;
 use tenon_domain::api::pod::{HostPort, NodeSelectorTerm, PodShape};
 use tenon_domain::catalog::{
@@ -30,6 +32,11 @@ enum Trouble {
 pub(crate) struct Draw(u64);
 
 impl Draw {
+    /// The sequence of a number.
+    pub(crate) const fn new(number: u64) -> Self {
+        Self(number.wrapping_mul(0x5851_f42d_4c95_7f2d))
+    }
+
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -49,7 +56,7 @@ impl Draw {
 
 /// The world of a number: an even one has pods of many sizes in one pool, an odd one has every obstacle.
 pub(crate) fn world(number: u64) -> ProvisionInput {
-    let mut draw = Draw(number.wrapping_mul(0x5851_f42d_4c95_7f2d));
+    let mut draw = Draw::new(number);
     if number.is_multiple_of(2) {
         let groups = 2 + draw.below(12);
         let all = (0..groups).flat_map(|index| sized(&mut draw, index)).collect();
@@ -155,13 +162,13 @@ fn existing(draw: &mut Draw, index: u64) -> ExistingNode {
     if draw.one_in(3) {
         found.taints = vec![Taint::new(DEDICATED, TaintEffect::NoSchedule)];
     }
-    found.used = list(&[("cpu", "450m"), ("memory", "300Mi"), ("pods", "2")]);
-    if draw.one_in(2) {
-        found.daemon_used = list(&[("cpu", "30m"), ("memory", "90Mi"), ("pods", "1")]);
-    }
+    let daemon = running(&[("cpu", "30m"), ("memory", "90Mi"), ("pods", "1")]);
+    let mut other = PodShape::clone(&running(&[("cpu", "420m"), ("memory", "210Mi"), ("pods", "1")]));
+    found.occupancy.add(&if draw.one_in(2) { of_daemon_set(&daemon) } else { daemon });
     if draw.one_in(6) {
-        found.host_ports.insert(host_port(draw));
+        other.host_ports.insert(host_port(draw));
     }
+    found.occupancy.add(&Arc::new(other));
     found
 }
 

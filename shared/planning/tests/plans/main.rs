@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests fail as tests do")]
 #![expect(unused_must_use, reason = "checks assert; what they return is for further checks")]
 
+mod checker;
 mod disruption;
 mod drawn;
 mod drawn_plans;
@@ -13,3 +14,4 @@ mod provision_properties;
 mod refusals;
 mod reserved;
 mod support;
+mod topology;

@@ -2,6 +2,7 @@
 //! Karpenter's own tests (kubernetes-sigs/karpenter `pkg/controllers/provisioning`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::support::*;
 use tenon_domain::api::pod::{HostPort, NodeSelectorTerm, PodShape};
@@ -94,7 +95,7 @@ fn nodes_that_are_initialised_are_filled_before_those_that_start() {
 #[test]
 fn an_overdrawn_node_takes_nothing() {
     let mut full = node("a", NodeKind::Initialized, &[("cpu", "2"), ("memory", "1Gi"), ("pods", "5")]);
-    full.used = list(&[("memory", "2Gi")]);
+    full.occupancy.add(&running(&[("memory", "2Gi")]));
     let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
     world.nodes.push(full);
     claims(&world, 1);
@@ -207,14 +208,18 @@ fn c088_the_host_name_in_a_daemon_sets_affinity_means_nothing() {
 
 #[test]
 fn c088_daemon_pods_that_run_already_are_not_counted_twice() {
-    let mut running = node("a", NodeKind::Initialized, &[("cpu", "3"), ("pods", "10")]);
-    running.used = list(&[("cpu", "2"), ("pods", "1")]);
+    let full = node("a", NodeKind::Initialized, &[("cpu", "3"), ("pods", "10")]);
+    let uses = running(&[("cpu", "2"), ("pods", "1")]);
+    let with = |shape: &Arc<PodShape>| {
+        let mut full = full.clone();
+        full.occupancy.add(shape);
+        full
+    };
     let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
     world.daemon_sets = vec![daemon_set("agent", shape(&[("cpu", "2")]))];
-    world.nodes.push(running.clone());
+    world.nodes.push(with(&uses));
     claims(&world, 1);
-    running.daemon_used = running.used.clone();
-    world.nodes = vec![running];
+    world.nodes = vec![with(&of_daemon_set(&uses))];
     claims(&world, 0);
 }
 

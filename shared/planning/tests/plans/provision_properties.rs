@@ -63,7 +63,7 @@ fn existing(index: usize, (cpu, memory, kind, is_tainted): (u32, u32, u8, bool))
     let offered = [(labels::ZONE, zone), (labels::CAPACITY_TYPE, "on-demand")];
     found.labels.extend(offered.map(|(key, value)| (key.to_owned(), value.to_owned())));
     found.taints = tainted(is_tainted);
-    found.used = list(&[("cpu", "100m"), ("pods", "1")]);
+    found.occupancy.add(&running(&[("cpu", "100m"), ("pods", "1")]));
     found
 }
 
@@ -186,7 +186,7 @@ proptest! {
                 continue;
             }
             let pods = ResourceList::sum(placed.iter().map(|pod| &pod.shape.requests));
-            let all = pods.plus(&node.used).plus(&daemons_on(&world, &node.taints));
+            let all = pods.plus(node.occupancy.used()).plus(&daemons_on(&world, &node.taints));
             prop_assert!(all.fits(&node.allocatable), "{} on {}", all, node.name);
             for pod in placed {
                 prop_assert!(tolerates(&pod.shape.tolerations, &node.taints), "{:?} on {}", pod, node.name);
@@ -204,7 +204,7 @@ proptest! {
         for node in &world.nodes {
             let here = plan.placements.iter().filter(|placement| placement.node == node.name);
             let taken = ResourceList::sum(here.map(|placement| &by_uid[&placement.pod.uid].shape.requests));
-            let taken = taken.plus(&node.used).plus(&daemons_on(&world, &node.taints));
+            let taken = taken.plus(node.occupancy.used()).plus(&daemons_on(&world, &node.taints));
             for pod in plan.claims.iter().flat_map(|claim| &claim.pods).map(|pod| by_uid[&pod.uid]) {
                 let selected = pod.shape.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
                 let tolerated = tolerates(&pod.shape.tolerations, &node.taints);

@@ -2,9 +2,7 @@
 
 use crate::support::*;
 use tenon_domain::api::meta::ObjectMeta;
-use tenon_domain::api::pod::{
-    NodeSelectorTerm, PodAffinityTerm, PodShape, PodVolume, TopologySpreadConstraint, WhenUnsatisfiable,
-};
+use tenon_domain::api::pod::{PodShape, PodVolume};
 use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
 use tenon_domain::catalog::{Availability, Unavailability};
 use tenon_domain::evidence::{CatalogPart, Waiting};
@@ -14,9 +12,7 @@ use tenon_domain::report::{Finding, Report};
 use tenon_domain::requirement::Requirement;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
 use tenon_planning::disruption::{DisruptionReport, InvalidAnnotation};
-use tenon_planning::provision::{
-    PlanCompletion, PoolInput, PoolReadiness, ProvisionReport, Purpose, Storage, plan,
-};
+use tenon_planning::provision::{PoolInput, PoolReadiness, Purpose, Storage, plan};
 
 #[test]
 fn refusals_say_why() {
@@ -75,25 +71,8 @@ fn what_is_not_supported_is_refused_by_name() {
     };
     let newer = PodShape { unknown: vec!["spec.tolerations[0].new".to_owned()], ..shape(&[("cpu", "1")]) };
     check(newer, "`spec.tolerations[0].new` isn't supported yet");
-    let spread = |when| TopologySpreadConstraint {
-        max_skew: 1,
-        topology_key: labels::ZONE.to_owned(),
-        when_unsatisfiable: when,
-        selector: None,
-        min_domains: None,
-        node_affinity_policy: tenon_domain::api::pod::NodeInclusionPolicy::Honor,
-        node_taints_policy: tenon_domain::api::pod::NodeInclusionPolicy::Ignore,
-        match_label_keys: Vec::new(),
-    };
-    let mut one = shape(&[("cpu", "1")]);
-    one.topology_spread = vec![spread(WhenUnsatisfiable::DoNotSchedule)];
-    check(one.clone(), "topologySpreadConstraints");
-    one.topology_spread = vec![spread(WhenUnsatisfiable::ScheduleAnyway)];
-    let (_, report) = claims(&input(pods("web", 1, one.clone()), vec![default_pool()]), 1);
-    assert_eq!(report.warnings.len(), 1);
-    one.topology_spread.clear();
-    one.required_pod_anti_affinity = vec![PodAffinityTerm::default()];
-    check(one, "podAntiAffinity");
+    let claiming = PodShape { resource_claims: vec!["gpu".to_owned()], ..shape(&[("cpu", "1")]) };
+    check(claiming, "spec.resourceClaims");
 }
 
 #[test]
@@ -154,7 +133,7 @@ fn a_pool_that_waits_says_what_for() {
 }
 
 #[test]
-fn volumes_that_bind_a_pod_to_a_place_are_refused_and_others_are_planned() {
+fn volumes_that_can_not_be_bound_are_refused_and_others_are_planned() {
     let meta = |name: &str, namespace: &str| ObjectMeta {
         name: name.to_owned(),
         namespace: namespace.to_owned(),
@@ -205,12 +184,12 @@ fn volumes_that_bind_a_pod_to_a_place_are_refused_and_others_are_planned() {
     check(named("later"), None);
     check(named("bound"), None);
     check(ephemeral(Some("waits")), None);
-    check(named("at-once"), Some("UnsupportedConstraint"));
-    check(named("classless"), Some("UnsupportedConstraint"));
-    check(named("bound-to-nothing"), Some("UnsupportedConstraint"));
+    check(named("at-once"), Some("VolumeUnusable"));
+    check(named("classless"), Some("VolumeUnusable"));
+    check(named("bound-to-nothing"), Some("VolumeUnusable"));
     check(named("missing"), Some("VolumeClaimNotFound"));
-    check(ephemeral(Some("immediate")), Some("UnsupportedConstraint"));
-    check(ephemeral(None), Some("UnsupportedConstraint"));
+    check(ephemeral(Some("immediate")), Some("VolumeUnusable"));
+    check(ephemeral(None), Some("VolumeUnusable"));
 }
 
 /// A pool of the six types, with these zones' offerings unavailable.
@@ -306,79 +285,12 @@ fn what_is_due_now_and_is_not_asked_for_by_this_plan_is_looked_at_again_in_a_min
     assert_eq!(plan(&world).0.wake_at, Some(at(60)));
 }
 
-#[test]
-fn preferences_that_shape_no_node_yet_are_told_by_kind() {
-    let told = |change: fn(&mut PodShape)| {
-        let mut one = shape(&[("cpu", "1")]);
-        change(&mut one);
-        claims(&input(pods("web", 1, one), vec![default_pool()]), 1).1.warnings
-    };
-    let left =
-        |what: &str| vec![format!("{what} don't shape new nodes yet, only kube-scheduler applies them")];
-    assert!(told(|_| {}).is_empty());
-    let nodes = left("preferred node affinities");
-    assert_eq!(told(|s| s.preferred_node_affinity = vec![(1, empty_term())]), nodes);
-    let affinities = left("preferred pod affinities");
-    assert_eq!(told(|s| s.preferred_pod_affinity = vec![(1, PodAffinityTerm::default())]), affinities);
-    assert_eq!(told(|s| s.preferred_pod_anti_affinity = vec![(1, PodAffinityTerm::default())]), affinities);
-}
-
-fn empty_term() -> NodeSelectorTerm {
-    NodeSelectorTerm { match_expressions: Vec::new(), match_fields: Vec::new() }
-}
-
-#[test]
-fn volumes_with_zones_of_their_own_are_refused() {
-    let zonal = Requirement::one_of(labels::ZONE, ["test-zone-1"]);
-    let meta = |name: &str| ObjectMeta { name: name.to_owned(), ..ObjectMeta::default() };
-    let term = NodeSelectorTerm { match_expressions: vec![zonal], match_fields: Vec::new() };
-    let check = |volume: Option<&str>, field: &str| {
-        let one = PodShape { volumes: vec![PodVolume::Claim("data".to_owned())], ..shape(&[("cpu", "1")]) };
-        let mut world = input(pods("web", 1, one), vec![default_pool()]);
-        world.storage = Storage {
-            volumes: vec![PersistentVolume {
-                meta: meta("zonal"),
-                node_affinity: vec![term.clone()],
-                driver: None,
-            }],
-            claims: vec![PersistentVolumeClaim {
-                meta: ObjectMeta { namespace: "default".to_owned(), ..meta("data") },
-                storage_class: Some("zonal".to_owned()),
-                volume: volume.map(str::to_owned),
-                phase: "Pending".to_owned(),
-            }],
-            classes: vec![StorageClass {
-                meta: meta("zonal"),
-                provisioner: "ebs.csi.aws.com".to_owned(),
-                binding: VolumeBinding::WaitForFirstConsumer,
-                allowed_topologies: vec![term.clone()],
-            }],
-        };
-        let report = check_reason(&world, "UnsupportedConstraint");
-        assert!(report.unschedulable[0].message().contains(field), "{:?}", report.unschedulable);
-    };
-    check(Some("zonal"), "PersistentVolume spec.nodeAffinity");
-    check(None, "StorageClass allowedTopologies");
-}
-
 /// The sentences of a report.
 fn told(tell: impl FnOnce(&mut Report)) -> Vec<String> {
     let (mut report, mut findings) = (Report::default(), Vec::<Finding>::new());
     tell(&mut report);
     report.deliver(&mut findings);
     findings.iter().map(|finding| finding.message("planner")).collect()
-}
-
-#[test]
-fn warnings_of_a_plan_are_told() {
-    let plan = ProvisionReport {
-        unschedulable: vec![],
-        waiting: vec![],
-        warnings: vec!["spread constraints".to_owned()],
-        steps: 0,
-        outcome: PlanCompletion::Complete,
-    };
-    assert_eq!(told(|to| plan.tell(to)), ["ignoring preferences for all NodePools: spread constraints"]);
 }
 
 #[test]

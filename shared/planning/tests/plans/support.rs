@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tenon_domain::api::meta::ObjectMeta;
+use tenon_domain::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use tenon_domain::api::node_pool::{
     ConsolidationPolicy, DisruptionPolicy, NodeClaimTemplate, NodeClassRef, NodePool,
 };
@@ -12,7 +12,7 @@ use tenon_domain::api::pod::{Pod, PodPhase, PodShape, Readiness, SchedulingVerdi
 use tenon_domain::api::workload::DaemonSet;
 use tenon_domain::budget::{Budget, BudgetNodes};
 use tenon_domain::catalog::facts::{
-    Architecture, Ebs, InstanceTypeFacts, Network, Processor, Support, UsageClass,
+    Architecture, BootModes, Ebs, InstanceTypeFacts, Network, Processor, Support, UsageClass,
 };
 use tenon_domain::catalog::{Availability, CapacityType, InstanceTypeOption, Offering};
 use tenon_domain::id::{
@@ -24,8 +24,8 @@ use tenon_domain::quantity::Quantity;
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_planning::provision::{
-    ExistingNode, NodeKind, PoolInput, PoolReadiness, PoolStanding, ProvisionInput, ProvisionPlan,
-    ProvisionReport, Purpose, StepBudget, Storage, plan,
+    ExistingNode, NodeKind, Occupancy, PoolInput, PoolReadiness, PoolStanding, Preferences, ProvisionInput,
+    ProvisionPlan, ProvisionReport, Purpose, StepBudget, Storage, plan,
 };
 
 pub(crate) fn at(seconds: i64) -> Timestamp {
@@ -139,6 +139,7 @@ pub(crate) fn facts(name: &str, cpu: i64, memory_gib: i64) -> InstanceTypeFacts 
         current_generation: true,
         usage_classes: vec![UsageClass::OnDemand, UsageClass::Spot],
         placement_strategies: Vec::new(),
+        boot_modes: BootModes::Both,
     }
 }
 
@@ -245,6 +246,7 @@ pub(crate) fn input(pods: Vec<Pod>, pools: Vec<PoolInput>) -> ProvisionInput {
         storage: Storage::default(),
         namespaces: BTreeMap::new(),
         taken_names: BTreeSet::new(),
+        preferences: Preferences::Respect,
         steps: StepBudget::default(),
         purpose: Purpose::PendingPods,
     }
@@ -258,11 +260,25 @@ pub(crate) fn node(name: &str, kind: NodeKind, allocatable: &[(&str, &str)]) -> 
         labels: labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         taints: Vec::new(),
         allocatable: list(allocatable),
-        used: ResourceList::new(),
-        daemon_used: ResourceList::new(),
-        host_ports: BTreeSet::new(),
+        occupancy: Occupancy::default(),
         pool: Some(NodePoolName::parse("default").unwrap()),
     }
+}
+
+/// A pod that runs somewhere.
+pub(crate) fn running(requests: &[(&str, &str)]) -> Arc<PodShape> {
+    Arc::new(PodShape { requests: list(requests), ..PodShape::default() })
+}
+
+/// The same, made by a DaemonSet.
+pub(crate) fn of_daemon_set(shape: &PodShape) -> Arc<PodShape> {
+    let owner = OwnerReference {
+        kind: "DaemonSet".to_owned(),
+        name: "agent".to_owned(),
+        uid: String::new(),
+        role: OwnerRole::Controller,
+    };
+    Arc::new(PodShape { owner: Some(owner), ..shape.clone() })
 }
 
 pub(crate) fn daemon_set(name: &str, shape: PodShape) -> DaemonSet {

@@ -81,7 +81,7 @@ pub(crate) fn snapshot(xml: &mut Xml, snapshot: &VolumeSnapshot) {
     xml.text("snapshotId", &snapshot.id);
     xml.text("ownerId", &snapshot.owner);
     xml.maybe("ownerAlias", snapshot.owner_alias.as_ref());
-    xml.text("status", "completed");
+    xml.maybe("status", snapshot.state);
     tags(xml, &snapshot.tags);
 }
 
@@ -175,6 +175,7 @@ fn instance(xml: &mut Xml, instance: &Instance) {
     xml.within("placement", |xml| {
         xml.text("availabilityZone", &instance.zone);
         xml.maybe("availabilityZoneId", instance.zone_id.as_ref());
+        xml.maybe("partitionNumber", instance.partition.as_ref());
     });
     xml.maybe("subnetId", instance.subnet.as_ref());
     xml.set("groupSet", &instance.security_groups, |xml, group| xml.text("groupId", group));

@@ -97,6 +97,18 @@ pub(crate) fn of_service_call(error: Ec2Error, codes: OwnCodes) -> Option<WireEr
     })
 }
 
+/// The error document of IAM and STS.
+pub(crate) fn service_document(refusal: &WireError, request_id: &str) -> String {
+    Xml::document("ErrorResponse", |xml| {
+        xml.within("Error", |xml| {
+            xml.text("Type", if refusal.status < 500 { "Sender" } else { "Receiver" });
+            xml.text("Code", &refusal.code);
+            xml.text("Message", &refusal.message);
+        });
+        xml.text("RequestId", request_id);
+    })
+}
+
 impl WireError {
     /// EC2's error document.
     pub(crate) fn document(&self, request_id: &str) -> String {

@@ -7,7 +7,7 @@ use tenon_ec2::InstanceProfiles as _;
 use tenon_ec2::port::InstanceProfileFacts;
 use tenon_twin::RegionTwin;
 
-use crate::error::{OwnCodes, WireError, of_service_call, refused};
+use crate::error::{OwnCodes, WireError, of_service_call, refused, service_document};
 use crate::form::FormFields;
 use crate::xml::Xml;
 
@@ -24,7 +24,7 @@ pub(crate) fn is_asked(body: &[u8]) -> bool {
 pub(crate) async fn answer(twin: &RegionTwin, body: &[u8], request_id: &str) -> Option<(u16, String)> {
     match found(twin, body).await {
         Ok(facts) => Some((200, document(&facts, request_id))),
-        Err(Some(refusal)) => Some((refusal.status, refusal_document(&refusal, request_id))),
+        Err(Some(refusal)) => Some((refusal.status, service_document(&refusal, request_id))),
         Err(None) => None,
     }
 }
@@ -75,15 +75,4 @@ fn role(xml: &mut Xml, arn: &str) {
         xml.text("CreateDate", Timestamp::UNIX_EPOCH);
         xml.text("AssumeRolePolicyDocument", "%7B%7D");
     });
-}
-
-fn refusal_document(refusal: &WireError, request_id: &str) -> String {
-    Xml::document("ErrorResponse", |xml| {
-        xml.within("Error", |xml| {
-            xml.text("Type", if refusal.status < 500 { "Sender" } else { "Receiver" });
-            xml.text("Code", &refusal.code);
-            xml.text("Message", &refusal.message);
-        });
-        xml.text("RequestId", request_id);
-    })
 }

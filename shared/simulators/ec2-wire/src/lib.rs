@@ -1,4 +1,4 @@
-//! The region twin on the Query protocol of EC2 and IAM (a form in, XML out), and on the JSON of the Pricing API, ARC
+//! The region twin on the Query protocol of EC2, IAM and STS (a form in, XML out), and on the JSON of the Pricing API, ARC
 //! and Systems Manager, on one loopback port.
 //!
 //! For tests of the real adapters. Decides the wire form of the port's calls; the twin decides their effects.
@@ -7,9 +7,11 @@
 //! Invariant: an unknown parameter refuses the request, so that nothing in an adapter's request is ignored. Sources:
 //! "Amazon EC2 API Reference", version 2016-11-15, Query requests; "AWS Price List Query API", GetProducts; "Zonal
 //! Shift API Reference", GetManagedResource; "AWS Systems Manager API Reference", GetParameters; "IAM API Reference",
-//! version 2010-05-08, GetInstanceProfile (all read November 2026).
+//! version 2010-05-08, GetInstanceProfile; "STS API Reference", version 2011-06-15, DecodeAuthorizationMessage (all read
+//! November 2026).
 
 mod answer;
+mod authorization_message;
 mod error;
 mod fleet;
 mod form;

@@ -19,6 +19,7 @@ use tenon_twin::RegionTwin;
 use tokio::net::TcpListener;
 
 use crate::answer;
+use crate::authorization_message;
 use crate::error::{WireError, of_call, refused};
 use crate::fleet;
 use crate::form::FormFields;
@@ -94,8 +95,15 @@ async fn handle(State(served): State<Served>, headers: HeaderMap, body: Bytes) -
             None => Body::new(BrokenOff).into_response(),
         };
     }
-    if instance_profile::is_asked(&body) {
-        return match instance_profile::answer(&served.twin, &body, &request_id).await {
+    let of_service = if instance_profile::is_asked(&body) {
+        Some(instance_profile::answer(&served.twin, &body, &request_id).await)
+    } else if authorization_message::is_asked(&body) {
+        Some(authorization_message::answer(&served.twin, &body, &request_id).await)
+    } else {
+        None
+    };
+    if let Some(answered) = of_service {
+        return match answered {
             Some((status, document)) => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
                 send(status, document, &request_id)

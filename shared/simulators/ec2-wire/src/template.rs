@@ -5,7 +5,8 @@ use tenon_domain::id::SecurityGroupId;
 use tenon_domain::placement::LaunchPlacement;
 use tenon_ec2::port::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InterfaceKind,
-    LaunchTemplateData, MetadataTokens, Monitoring, NetworkInterfaceSpec, ReservationPreference, Tags,
+    LaunchTemplateData, MetadataTokens, Monitoring, NetworkInterfaceSpec, PrimaryIpv6, ReservationPreference,
+    Tags,
 };
 
 use crate::error::{WireError, invalid, missing};
@@ -43,6 +44,7 @@ pub(crate) fn interface(
         kind: word(form, "InterfaceType", InterfaceKind::parse)?,
         associate_public_ip: form.parsed("AssociatePublicIpAddress")?,
         ipv4_prefix_count: form.parsed("Ipv4PrefixCount")?,
+        ipv6: ipv6(form)?,
         connection_tracking: form.structure("ConnectionTrackingSpecification", tracking)?,
         delete_on_termination: form.parsed("DeleteOnTermination")?,
     };
@@ -53,10 +55,23 @@ pub(crate) fn interface(
     Ok((spec, groups))
 }
 
+/// The port asks for one address, and it is the primary one.
+fn ipv6(form: &mut FormFields) -> Result<Option<PrimaryIpv6>, WireError> {
+    let (primary, count): (Option<bool>, Option<u32>) =
+        (form.parsed("PrimaryIpv6")?, form.parsed("Ipv6AddressCount")?);
+    let prefix_count = form.parsed("Ipv6PrefixCount")?;
+    match (primary, count) {
+        (Some(true), Some(1)) => Ok(Some(PrimaryIpv6 { prefix_count })),
+        (None, None) if prefix_count.is_none() => Ok(None),
+        _ => Err(missing("PrimaryIpv6")),
+    }
+}
+
 /// An `efa-only` interface has no addresses to be public, prefixed or tracked.
 const fn has_addresses(spec: &NetworkInterfaceSpec) -> bool {
     spec.associate_public_ip.is_some()
         || spec.ipv4_prefix_count.is_some()
+        || spec.ipv6.is_some()
         || spec.connection_tracking.is_some()
 }
 

@@ -11,6 +11,7 @@ pub(crate) fn instance_type(xml: &mut Xml, info: &InstanceTypeInfo) {
     xml.maybe("currentGeneration", info.current_generation);
     xml.maybe("hypervisor", info.hypervisor.as_ref());
     xml.maybe("nitroEnclavesSupport", info.nitro_enclaves_support.as_ref());
+    xml.texts("supportedBootModes", info.supported_boot_modes.as_ref());
     xml.texts("supportedUsageClasses", info.supported_usage_classes.as_ref());
     xml.texts("supportedVirtualizationTypes", info.supported_virtualization_types.as_ref());
     within(xml, "vCpuInfo", info.vcpu_info.as_ref(), |xml, cpu| xml.maybe("defaultVCpus", cpu.default_vcpus));

@@ -47,5 +47,7 @@ tenon_domain::words! {
         GetParameters,
         /// IAM's GetInstanceProfile.
         GetInstanceProfile,
+        /// STS's DecodeAuthorizationMessage.
+        DecodeAuthorizationMessage,
     }
 }

@@ -9,7 +9,6 @@ use super::call::Call;
 use super::faults::FaultEffect;
 use super::state::{TwinState, error};
 use super::{RegionTwin, prices};
-use tenon_ec2::Ec2Error;
 use tenon_ec2::data;
 use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
@@ -19,6 +18,7 @@ use tenon_ec2::port::{
     PlacementGroup, Pricing, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags,
     TypeOffering, VolumeSnapshot, ZonalShift,
 };
+use tenon_ec2::{AuthorizationMessages, DecodedMessage, Ec2Error};
 
 /// EC2's page sizes, as the adapters ask for them.
 const TYPES_PAGE: usize = 100;
@@ -67,11 +67,11 @@ impl RegionTwin {
                 }
                 None => {}
             }
-            if let Some(decoded) = state.denied.get(&call) {
+            if let Some(denied) = state.denied.get(&call) {
                 return Ok(DryRunOutcome::Unauthorized {
                     action: call.as_str().to_owned(),
-                    decoded: Some(decoded.clone()),
-                    message: "You are not authorized to perform this operation.".to_owned(),
+                    decoded: denied.decoded(),
+                    message: denied.words(call),
                 });
             }
             check(state).map(|()| DryRunOutcome::WouldSucceed)
@@ -287,5 +287,11 @@ impl Parameters for RegionTwin {
 impl InstanceProfiles for RegionTwin {
     async fn instance_profile(&self, name: &str) -> Result<InstanceProfileFacts, Ec2Error> {
         self.call(Call::GetInstanceProfile, Cost::PLAIN, |state| state.instance_profile(name))
+    }
+}
+
+impl AuthorizationMessages for RegionTwin {
+    async fn decoded_message(&self, encoded: &str) -> Result<DecodedMessage, Ec2Error> {
+        self.call(Call::DecodeAuthorizationMessage, Cost::PLAIN, |state| state.decoded_message(encoded))
     }
 }

@@ -10,14 +10,15 @@ use tenon_domain::id::{
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::zonal_shift::ShiftEnd;
 
+use super::denials::DeniedCall;
 use super::records::{CallCount, InstanceRecord, LaunchRecord, RequestRecord};
 use super::{
-    Call, CapacityPool, Fault, HealthEvent, NewImage, NotPossible, PublishedFamily, Quota, RegionTwin,
-    TwinEvent,
+    Call, CapacityPool, Fault, HealthEvent, ImageDefect, NewImage, NotPossible, PublishedFamily, Quota,
+    RegionTwin, TwinEvent,
 };
 use tenon_ec2::port::{
-    CapacityReservation, ImageState, InstanceState, LaunchTemplateData, PlacementGroup, SecurityGroup,
-    Subnet, Tags, TargetCapacityType, VolumeSnapshot,
+    CapacityReservation, Image, ImageState, InstanceState, LaunchTemplateData, PlacementGroup, SecurityGroup,
+    SnapshotState, Subnet, Tags, TargetCapacityType, VolumeSnapshot,
 };
 
 /// Time and events.
@@ -65,6 +66,16 @@ impl RegionTwin {
         self.with(|state| state.change_image(id, ImageState::Disabled))
     }
 
+    /// Takes the account's right to launch an image, which EC2 goes on to describe.
+    pub fn unshare_image(&self, id: &ImageId) {
+        self.with(|state| state.unshared.insert(id.clone()));
+    }
+
+    /// Gives that right back.
+    pub fn share_image(&self, id: &ImageId) {
+        self.with(|state| state.unshared.remove(id));
+    }
+
     /// Enables a disabled image.
     ///
     /// # Errors
@@ -80,9 +91,36 @@ impl RegionTwin {
         self.with(|state| state.tag_image(id, key, value))
     }
 
+    /// Puts all snapshots of an image in a state.
+    pub fn set_snapshots_of(&self, image: &ImageId, snapshots: SnapshotState) {
+        self.with(|state| {
+            let Some(twin) = state.images.get(image) else { return };
+            let volumes = twin.image.facts.volumes.values();
+            let ids: Vec<String> = volumes.filter_map(|volume| volume.snapshot.clone()).collect();
+            for id in ids {
+                if let Some(snapshot) = state.snapshots.get_mut(&id) {
+                    snapshot.state = Some(snapshots);
+                }
+            }
+        });
+    }
+
+    /// Breaks an image for instances that are launched from now on; `None` mends it.
+    ///
+    /// # Errors [`NotPossible`] for an unknown image.
+    pub fn set_image_defect(&self, id: &ImageId, defect: Option<ImageDefect>) -> Result<(), NotPossible> {
+        self.with(|state| state.set_defect(id, defect))
+    }
+
     /// Puts a snapshot of a volume there.
     pub fn add_snapshot(&self, snapshot: VolumeSnapshot) {
         self.with(|state| state.snapshots.insert(snapshot.id.clone(), snapshot));
+    }
+
+    /// Every image that ever existed, as it really is, by id.
+    #[must_use]
+    pub fn images(&self) -> Vec<Image> {
+        self.with(|state| state.images.values().map(|image| image.image.clone()).collect())
     }
 
     /// An image's true state.
@@ -294,12 +332,27 @@ impl RegionTwin {
 
     /// Denies a call with this decoded message; a dry run returns it as its outcome.
     pub fn deny(&self, call: Call, decoded: impl Into<String>) {
-        self.with(|state| state.denied.insert(call, decoded.into()));
+        self.with(|state| state.denied.insert(call, DeniedCall::Told(decoded.into())));
+    }
+
+    /// Denies a call by an encoded message with this content.
+    pub fn deny_encoded(&self, call: Call, content: impl Into<String>) {
+        self.with(|state| state.denied.insert(call, DeniedCall::Encoded(content.into())));
     }
 
     /// Allows a call again.
     pub fn allow(&self, call: Call) {
         self.with(|state| state.denied.remove(&call));
+    }
+
+    /// Denies launches of an image with this message, also as the outcome of a dry run.
+    pub fn deny_image(&self, id: &ImageId, decoded: impl Into<String>) {
+        self.with(|state| state.denied_images.insert(id.clone(), decoded.into()));
+    }
+
+    /// Allows launches of an image again.
+    pub fn allow_image(&self, id: &ImageId) {
+        self.with(|state| state.denied_images.remove(id));
     }
 
     /// Lets a call fail.

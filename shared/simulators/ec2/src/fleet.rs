@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use tenon_domain::Timestamp;
+use tenon_domain::catalog::facts::BootModes;
 use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, SecurityGroupId, Zone};
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::placement::LaunchPlacement;
@@ -24,9 +25,9 @@ use super::state::{TwinState, error, later};
 use tenon_ec2::Ec2Error;
 use tenon_ec2::data;
 use tenon_ec2::port::{
-    CreateFleetRequest, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride, FleetResult,
-    ImageArchitecture, ImageState, Instance, InstanceState, OnDemandAllocation, SpotAllocation, Subnet, Tags,
-    TargetCapacityType,
+    BootMode, CreateFleetRequest, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride,
+    FleetResult, ImageArchitecture, ImageState, Instance, InstanceProfileSpec, InstanceState,
+    InstanceTypeInfo, OnDemandAllocation, SpotAllocation, Subnet, Tags, TargetCapacityType,
 };
 
 /// EC2's limit on overrides of an instant fleet ("EC2 Fleet quotas": 300 launch specifications).
@@ -63,6 +64,7 @@ struct Resolved {
     image: ImageId,
     security_groups: Vec<SecurityGroupId>,
     user_data: Option<String>,
+    instance_profile: Option<InstanceProfileSpec>,
     placement: Option<LaunchPlacement>,
     source: CapacitySource,
 }
@@ -104,6 +106,7 @@ impl TwinState {
             at: now,
             client_token: request.client_token.clone(),
             target_capacity: request.target_capacity,
+            tags: request.tags.instance.clone(),
             images: self.images_named(request),
             outcome,
             item_errors: answer.as_ref().map_or(0, |(result, _)| result.errors.len()),
@@ -274,6 +277,11 @@ impl TwinState {
             return item("MissingParameter", "The request must contain the parameter ImageId".to_owned());
         };
         let architecture = self.launchable(image, data::architectures(info))?;
+        if let Some(because) = self.denied_images.get(image) {
+            let message = format!("You are not authorized to perform this operation. {because}");
+            return item("UnauthorizedOperation", message);
+        }
+        self.boots(image, info)?;
         let Some(subnet_id) = &from.subnet else {
             return item("MissingInput", "No subnets found for the default VPC".to_owned());
         };
@@ -311,6 +319,7 @@ impl TwinState {
             image: image.clone(),
             user_data: template.data.user_data.clone(),
             security_groups: template.data.security_groups.clone(),
+            instance_profile: template.data.instance_profile.clone(),
             placement: template.data.placement.clone(),
             source,
         })
@@ -322,6 +331,9 @@ impl TwinState {
         match twin.map(|i| (i.state, i.architecture)) {
             None | Some((ImageState::Deregistered, _)) => {
                 item("InvalidAMIID.NotFound", format!("The image id '[{image}]' does not exist"))
+            }
+            Some((ImageState::Available, Some(_))) if self.unshared.contains(image) => {
+                item("AuthFailure", format!("Not authorized for images: [{image}]"))
             }
             Some((ImageState::Available, Some(architecture))) => {
                 if supported.iter().any(|a| a == architecture.as_str()) {
@@ -339,6 +351,20 @@ impl TwinState {
                 format!("The image ID '{image}' is not available: it is {}", state.as_str()),
             ),
         }
+    }
+
+    /// Whether the type boots the image.
+    fn boots(&self, image: &ImageId, info: &InstanceTypeInfo) -> Result<(), OverrideError> {
+        let mode = self.images.get(image).and_then(|twin| twin.image.facts.boot_mode);
+        if BootModes::from_ec2(info.supported_boot_modes.as_deref().unwrap_or_default()).boots(mode) {
+            return Ok(());
+        }
+        let message = format!(
+            "The {} instance type does not support an AMI with a boot mode of {}.",
+            info.instance_type.as_deref().unwrap_or_default(),
+            mode.map_or("", BootMode::as_str).to_uppercase(),
+        );
+        item("InvalidParameterValue", message)
     }
 
     /// How many of an override can be launched, and the error when that is too few.
@@ -433,7 +459,9 @@ impl TwinState {
             record: Arc::new(InstanceRecord {
                 instance,
                 image_state_at_launch: image_state,
+                defect: self.defect(&resolved.image),
                 user_data: resolved.user_data.clone(),
+                instance_profile: resolved.instance_profile.clone(),
                 placement: resolved.placement.clone(),
                 visible_at,
                 terminated_at: None,
@@ -465,6 +493,7 @@ impl TwinState {
             reservation: None,
             zone: resolved.pool.zone.clone(),
             zone_id: Some(resolved.subnet.zone_id.clone()),
+            partition: self.partition(resolved.placement.as_ref(), id),
             subnet: Some(resolved.subnet.id.clone()),
             security_groups: resolved.security_groups.clone(),
             state: InstanceState::Pending,

@@ -16,7 +16,7 @@ use super::{NotPossible, refuse};
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{
     BootMode, DisabledImages, EnaSupport, Image, ImageArchitecture, ImageFacts, ImageFilter, ImageState,
-    ImageVolume, ResourceFilter, RootDeviceType, Tags, VolumeSnapshot, wildcard_matches,
+    ImageVolume, ResourceFilter, RootDeviceType, SnapshotState, Tags, VolumeSnapshot, wildcard_matches,
 };
 
 /// How the making of an image ends.
@@ -26,6 +26,15 @@ pub enum ImageOutcome {
     Available,
     /// It fails, with this message.
     Failed(String),
+}
+
+/// What is wrong with an available image: EC2 launches it, and its instances show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImageDefect {
+    /// The launch may not use the KMS key of its volumes: EC2 terminates the instance before it runs.
+    Key,
+    /// Its instances run, and their kubelets never join.
+    Boot,
 }
 
 /// An image to make.
@@ -94,6 +103,7 @@ impl NewImage {
 pub(super) struct TwinImage {
     pub(super) image: Image,
     outcome: ImageOutcome,
+    defect: Option<ImageDefect>,
 }
 
 impl TwinState {
@@ -127,6 +137,7 @@ impl TwinState {
                 id: format!("snap-0{number:016x}"),
                 owner: owner.clone(),
                 owner_alias: owner_alias.clone(),
+                state: Some(SnapshotState::Completed),
                 tags: Tags::new(),
             };
             volumes.insert((*device).to_owned(), volume(Some(snapshot.id.clone())));
@@ -149,7 +160,7 @@ impl TwinState {
             },
             tags: Tags::new(),
         };
-        self.images.insert(id.clone(), TwinImage { image, outcome: ImageOutcome::Available });
+        self.images.insert(id.clone(), TwinImage { image, outcome: ImageOutcome::Available, defect: None });
         Some(id)
     }
 
@@ -170,6 +181,7 @@ impl TwinState {
             id: id.as_str().replacen("ami-", "snap-", 1),
             owner: owner.clone(),
             owner_alias: new.owner_alias.clone(),
+            state: Some(SnapshotState::Completed),
             tags: Tags::new(),
         };
         let mut facts = new.facts;
@@ -190,7 +202,7 @@ impl TwinState {
             tags: new.tags,
         };
         self.snapshots.insert(snapshot.id.clone(), snapshot);
-        self.images.insert(id.clone(), TwinImage { image, outcome: new.outcome });
+        self.images.insert(id.clone(), TwinImage { image, outcome: new.outcome, defect: None });
         (id, delay)
     }
 
@@ -228,6 +240,23 @@ impl TwinState {
         };
         image.image.tags.insert(key.to_owned(), value.to_owned());
         Ok(())
+    }
+
+    /// Breaks an image for instances that are launched from now on, or mends it.
+    pub(super) fn set_defect(
+        &mut self,
+        id: &ImageId,
+        defect: Option<ImageDefect>,
+    ) -> Result<(), NotPossible> {
+        let Some(image) = self.images.get_mut(id) else {
+            return refuse(format!("image `{id}` doesn't exist"));
+        };
+        image.defect = defect;
+        Ok(())
+    }
+
+    pub(super) fn defect(&self, id: &ImageId) -> Option<ImageDefect> {
+        self.images.get(id).and_then(|image| image.defect)
     }
 
     fn set_image_state(&mut self, id: &ImageId, state: ImageState, message: &str) {
@@ -283,7 +312,10 @@ impl TwinState {
         };
         let shown = match image.state {
             ImageState::Deregistered => false,
-            ImageState::Disabled => filter.disabled == DisabledImages::Include,
+            // Its owner alone still sees it ("Disable an Amazon EC2 AMI", EC2 user guide, read November 2026).
+            ImageState::Disabled => {
+                filter.disabled == DisabledImages::Include && image.owner == self.config.account
+            }
             ImageState::Pending | ImageState::Available | ImageState::Failed | ImageState::Invalid => true,
         };
         shown

@@ -12,6 +12,7 @@ use tenon_domain::{SignedDuration, Timestamp};
 use super::call::Call;
 use super::capacity::CapacityPool;
 use super::events::HealthEvent;
+use super::images::ImageDefect;
 use super::random::{Span, draw};
 use super::records::InstanceRecord;
 use super::state::{DueEvent, TwinState, error, later};
@@ -123,7 +124,11 @@ impl TwinState {
 
     pub(super) fn schedule_next(&mut self, id: &InstanceId, state: InstanceState) {
         let delays = self.config.delays;
+        let defect = self.instances.get(id).and_then(|twin| twin.record.defect);
         let (span, next): (Span, InstanceState) = match state {
+            InstanceState::Pending if defect == Some(ImageDefect::Key) => {
+                (delays.start, InstanceState::ShuttingDown)
+            }
             InstanceState::Pending => (delays.start, InstanceState::Running),
             InstanceState::Stopping => (delays.stop, InstanceState::Stopped),
             InstanceState::ShuttingDown => (delays.shut_down, InstanceState::Terminated),
@@ -131,6 +136,16 @@ impl TwinState {
         };
         let after = span.draw(self.config.seed, &["delay", id.as_str(), next.as_str()]);
         self.schedule(after, DueEvent::Instance(id.clone(), next));
+    }
+
+    /// Makes an instance's next move by itself.
+    pub(super) fn continue_instance(&mut self, id: &InstanceId, to: InstanceState) {
+        let starts = self.instances.get(id).is_some_and(|i| i.instance().state == InstanceState::Pending);
+        if starts && to == InstanceState::ShuttingDown {
+            self.begin_termination(id, "Client.InternalError", "Client error on launch");
+        } else {
+            self.move_instance(id, to);
+        }
     }
 
     /// How long a new thing stays unseen.

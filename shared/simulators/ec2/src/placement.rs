@@ -7,11 +7,12 @@
 
 use tenon_domain::api::node_class::PlacementGroupSelector;
 use tenon_domain::catalog::facts::PlacementStrategy;
-use tenon_domain::id::Zone;
+use tenon_domain::id::{InstanceId, Zone};
 use tenon_domain::placement::LaunchPlacement;
 
 use super::call::Call;
 use super::fleet::OverrideError;
+use super::random::draw;
 use super::state::{TwinState, error};
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{InstanceState, PlacementGroup};
@@ -51,6 +52,17 @@ impl TwinState {
             return Err(("InvalidParameterValue".to_owned(), message));
         }
         Ok(())
+    }
+
+    /// The partition of a new instance: the one that its launch names, or any.
+    pub(super) fn partition(&self, place: Option<&LaunchPlacement>, id: &InstanceId) -> Option<u32> {
+        let LaunchPlacement { group, partition } = place?;
+        let any = || {
+            let count = u64::from(self.placement_groups.get(group)?.partition_count?);
+            let drawn = draw(self.config.seed, &["partition", id.as_str()]).checked_rem(count)?;
+            u32::try_from(drawn.saturating_add(1)).ok()
+        };
+        partition.or_else(any)
     }
 
     /// How many instances more the place takes in a zone, and the error beyond.

@@ -4,7 +4,8 @@ use tenon_domain::Timestamp;
 use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, Zone};
 use tenon_domain::placement::LaunchPlacement;
 
-use tenon_ec2::port::{ImageState, Instance, Tags, TargetCapacityType};
+use super::images::ImageDefect;
+use tenon_ec2::port::{ImageState, Instance, InstanceProfileSpec, Tags, TargetCapacityType};
 
 /// The count of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,6 +61,8 @@ pub struct RequestRecord {
     pub client_token: ClientToken,
     /// The number of requested instances.
     pub target_capacity: u32,
+    /// The tags that it gives instances.
+    pub tags: Tags,
     /// Every image that it names, itself or by its templates, with its state at that moment (`None`: never known).
     pub images: Vec<(ImageId, Option<ImageState>)>,
     /// The answer.
@@ -75,8 +78,12 @@ pub struct InstanceRecord {
     pub instance: Instance,
     /// The image's state at the launch.
     pub image_state_at_launch: ImageState,
+    /// The image's defect at the launch.
+    pub defect: Option<ImageDefect>,
     /// The user data of its launch template.
     pub user_data: Option<String>,
+    /// The instance profile of its launch template.
+    pub instance_profile: Option<InstanceProfileSpec>,
     /// The placement group of its launch template.
     pub placement: Option<LaunchPlacement>,
     /// Since when DescribeInstances answers for it.

@@ -16,6 +16,7 @@ use tenon_domain::{SignedDuration, Timestamp};
 use super::buckets::{CallBuckets, Cost, Throttling};
 use super::call::Call;
 use super::capacity::{Capacity, CapacityPool};
+use super::denials::DeniedCall;
 use super::events::{EventSource, TwinEvent};
 use super::faults::{FaultEffect, Faults};
 use super::fleet::UsedToken;
@@ -55,6 +56,8 @@ pub(super) struct TwinState {
     pub(super) zones: Vec<AvailabilityZone>,
     pub(super) on_demand: &'static BTreeMap<InstanceType, UsdPerHour>,
     pub(super) images: BTreeMap<ImageId, TwinImage>,
+    /// Images that the account may not launch, though they are described.
+    pub(super) unshared: BTreeSet<ImageId>,
     /// Snapshots of volumes, those of images among them, by id.
     pub(super) snapshots: BTreeMap<String, VolumeSnapshot>,
     pub(super) subnets: BTreeMap<SubnetId, TwinSubnet>,
@@ -73,8 +76,10 @@ pub(super) struct TwinState {
     pub(super) failing: BTreeMap<CapacityPool, (String, String)>,
     pub(super) tokens: BTreeMap<ClientToken, UsedToken>,
     pub(super) faults: Faults,
-    /// Calls that the caller may not make, with the decoded message.
-    pub(super) denied: BTreeMap<Call, String>,
+    /// Calls that the caller may not make.
+    pub(super) denied: BTreeMap<Call, DeniedCall>,
+    /// Images that the caller may not launch, with the words of EC2's message.
+    pub(super) denied_images: BTreeMap<ImageId, String>,
     pub(super) calls: BTreeMap<Call, CallCount>,
     pub(super) launches: Vec<Arc<LaunchRecord>>,
     pub(super) requests: Vec<Arc<RequestRecord>>,
@@ -119,6 +124,7 @@ impl TwinState {
             zones,
             on_demand: &data.on_demand,
             images: BTreeMap::new(),
+            unshared: BTreeSet::new(),
             snapshots: BTreeMap::new(),
             subnets: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -135,6 +141,7 @@ impl TwinState {
             tokens: BTreeMap::new(),
             faults: Faults::default(),
             denied: BTreeMap::new(),
+            denied_images: BTreeMap::new(),
             calls: BTreeMap::new(),
             launches: Vec::new(),
             requests: Vec::new(),
@@ -171,7 +178,7 @@ impl TwinState {
             self.now = self.now.max(at);
             match due {
                 DueEvent::Image(id) => self.finish_image(&id),
-                DueEvent::Instance(id, to) => self.move_instance(&id, to),
+                DueEvent::Instance(id, to) => self.continue_instance(&id, to),
                 DueEvent::SpotReclaim(id) => self.reclaim_spot(&id),
             }
         }
@@ -207,11 +214,11 @@ impl TwinState {
     pub(super) fn authorise(&self, call: Call) -> Result<(), Ec2Error> {
         match self.denied.get(&call) {
             None => Ok(()),
-            Some(decoded) => Err(Ec2Error::Unauthorized {
-                action: call.as_str().to_owned(),
-                decoded: Some(decoded.clone()),
-                message: "You are not authorized to perform this operation.".to_owned(),
-            }),
+            Some(denied) => {
+                let (action, decoded, message) =
+                    (call.as_str().to_owned(), denied.decoded(), denied.words(call));
+                Err(Ec2Error::Unauthorized { action, decoded, message })
+            }
         }
     }
 

@@ -175,6 +175,7 @@ impl Cluster {
             name: id.to_string(),
             architecture: (*arch).into(),
             variant: ImageVariant::Any,
+            boot_mode: None,
             created_at: now,
         };
         let observation = ClassObservation {
@@ -187,6 +188,7 @@ impl Cluster {
             images: Seen::Holds(images.iter().map(image).collect()),
             image_notices: ImageNotices::default(),
             instance_profile: Seen::Holds(InstanceProfile::Name("nodes".to_owned())),
+            asked_profile: None,
             profile_seen: None,
             reservations: None,
             placement_group: None,

@@ -34,7 +34,7 @@ pub enum AskedCall<'a> {
     GetParameters(&'a [String]),
     /// An instance profile, by name.
     GetInstanceProfile(&'a str),
-    /// Any other call of EC2, of its price list or of ARC, by its name there.
+    /// Any other call of EC2, of its price list, of ARC or of STS, by its name there.
     Other(&'static str),
     /// A doorbell.
     Ring(&'a TaskSignal),

@@ -252,7 +252,8 @@ impl BillCounts {
 
 /// Whether it is a call of EC2 or of a service beside it: all are free, and take longer than the table's.
 fn is_ec2(call: &str) -> bool {
-    let ports = ["ec2.", "pricing.", "zonal_shift.", "parameters.", "instance_profiles."];
+    let ports =
+        ["ec2.", "pricing.", "zonal_shift.", "parameters.", "instance_profiles.", "authorization_messages."];
     ports.iter().any(|port| call.starts_with(port))
 }
 

@@ -11,7 +11,8 @@ use std::task::{Context, Poll};
 
 use jiff::SignedDuration;
 use serde_json::Value;
-use tenon_ec2::port::{CreateFleetRequest, Image, Instance};
+use tenon_ec2::Ec2Error;
+use tenon_ec2::port::{CreateFleetRequest, Image, Instance, InstanceProfileFacts};
 use tenon_table::{Commit, Item, Key, QueryPage};
 
 use crate::asked::AskedCall;
@@ -89,6 +90,17 @@ pub trait Hooks: Send + Sync {
 
     /// Changes EC2's answer about images; only sabotage does.
     fn tamper_images(&self, _: &mut Vec<Image>) {}
+
+    /// Changes IAM's answer about an instance profile; only sabotage does.
+    ///
+    /// # Errors
+    /// IAM's.
+    fn tamper_profile(
+        &self,
+        answer: Result<InstanceProfileFacts, Ec2Error>,
+    ) -> Result<InstanceProfileFacts, Ec2Error> {
+        answer
+    }
 
     /// Changes the agent's patch; only sabotage does.
     fn tamper_patch(&self, _: &mut Value) {}

@@ -10,7 +10,9 @@ use tenon_ec2::port::{
     LocationType, OnDemandPrice, Page, PageToken, Parameter, PlacementGroup, ResourceFilter,
     RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering, VolumeSnapshot,
 };
-use tenon_ec2::{Ec2, Ec2Error, InstanceProfiles, Parameters, Pricing, ZonalShift};
+use tenon_ec2::{
+    AuthorizationMessages, DecodedMessage, Ec2, Ec2Error, InstanceProfiles, Parameters, Pricing, ZonalShift,
+};
 use tenon_twin::RegionTwin;
 
 use crate::asked::AskedCall;
@@ -209,9 +211,16 @@ gated! {
         async fn instance_profile(&self, name: &str) -> Result<InstanceProfileFacts, Ec2Error> {
             self.gate.hear(AskedCall::GetInstanceProfile(name));
             self.before("instance_profiles.instance_profile", "GetInstanceProfile").await?;
-            let answer = self.inner.instance_profile(name).await?;
+            let answer = self.gate.hooks().tamper_profile(self.inner.instance_profile(name).await)?;
             self.after("instance_profiles.instance_profile", "GetInstanceProfile").await?;
             Ok(answer)
         }
     } {}
+}
+
+gated! {
+    AuthorizationMessages {} {
+        "DecodeAuthorizationMessage" "authorization_messages.decoded_message"
+            fn decoded_message(encoded: &str) -> DecodedMessage;
+    }
 }

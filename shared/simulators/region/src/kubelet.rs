@@ -20,7 +20,7 @@ use tenon_domain::resources::ResourceList;
 use tenon_ec2::data::Ec2Data;
 use tenon_ec2::port::{ImageArchitecture, Instance};
 use tenon_simulated_cluster::NodeSpec;
-use tenon_twin::InstanceRecord;
+use tenon_twin::{ImageDefect, InstanceRecord};
 
 /// How long a node takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,10 +62,14 @@ struct NodeConfig {
     max_pods: Option<u32>,
 }
 
-/// The Node of a running instance, with this memory if it is given; `None` for an unknown type, which joins no
-/// cluster.
+/// The Node of a running instance, with this memory if it is given; `None` for an unknown type, without an instance
+/// profile, or for an image whose instances don't boot: they join no cluster.
 #[must_use]
 pub fn node_of(record: &InstanceRecord, boot: BootTimes, memory: Option<LearnedMemory>) -> Option<NodeSpec> {
+    record.instance_profile.as_ref()?;
+    if record.defect == Some(ImageDefect::Boot) {
+        return None;
+    }
     let instance = &record.instance;
     let data = Ec2Data::get().ok()?;
     let facts = facts(data.types.get(&instance.instance_type)?, &data.limits).ok()?;

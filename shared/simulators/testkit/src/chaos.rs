@@ -8,7 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use jiff::SignedDuration;
 use serde_json::Value;
-use tenon_ec2::port::{CreateFleetRequest, Image, Instance};
+use tenon_ec2::Ec2Error;
+use tenon_ec2::port::{CreateFleetRequest, Image, Instance, InstanceProfileFacts};
 use tenon_region::gate::{CallFate, CallSite, Evicting, Hooks};
 use tenon_table::{Commit, Item, Key, QueryPage};
 
@@ -26,6 +27,8 @@ struct ChaosState {
     weather: Weather,
     crashes: u64,
     tampered: u64,
+    /// IAM's first answer about a profile that no node can have.
+    lost_profile: Option<Result<InstanceProfileFacts, Ec2Error>>,
     /// The launches of the last page, since the table's restore.
     launches: Option<BTreeSet<String>>,
 }
@@ -50,6 +53,7 @@ impl Chaos {
             weather: Weather::Storm,
             crashes: 0,
             tampered: 0,
+            lost_profile: None,
             launches: None,
         };
         Self { state: Mutex::new(state), sabotage }
@@ -167,6 +171,25 @@ impl Hooks for Chaos {
         if let Some(sabotage) = self.sabotage {
             sabotage.tamper_images(images, || self.number());
         }
+    }
+
+    fn tamper_profile(
+        &self,
+        answer: Result<InstanceProfileFacts, Ec2Error>,
+    ) -> Result<InstanceProfileFacts, Ec2Error> {
+        if self.sabotage != Some(Sabotage::LostProfilesRemembered) {
+            return answer;
+        }
+        let lost = match &answer {
+            Ok(facts) => facts.roles.is_empty(),
+            Err(error) => matches!(error, Ec2Error::NotFound { .. }),
+        };
+        self.with(|state| {
+            if lost {
+                state.lost_profile.get_or_insert_with(|| answer.clone());
+            }
+            state.lost_profile.clone().unwrap_or(answer)
+        })
     }
 
     fn tamper_patch(&self, patch: &mut Value) {

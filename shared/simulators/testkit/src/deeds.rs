@@ -11,8 +11,10 @@ use tenon_ec2::port::{ImageArchitecture, InstanceState, TargetCapacityType, clus
 use tenon_region::engine::SimulatedRegion;
 use tenon_region::site::Voice;
 use tenon_snapshot::{Kind, object};
-use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, NewImage};
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, ImageDefect, NewImage};
 
+use crate::outage::ProfileOutages;
+use crate::pipeline::Pipeline;
 use crate::random::Dice;
 use crate::scarcity::Scarcity;
 use crate::selected::ForeignImages;
@@ -20,9 +22,14 @@ use crate::silence;
 use crate::world::{DEPLOYMENTS, image, node_class, set};
 
 /// Deeds that may have to be undone.
-#[derive(Default)]
 pub(crate) struct Doings {
+    pipeline: Pipeline,
+    outages: ProfileOutages,
+    /// When something that classes depend on was last wrong, or changed.
+    disturbed_at: Timestamp,
     images: Vec<ImageId>,
+    /// Those whose new instances fail.
+    broken: Vec<ImageId>,
     scarcity: Scarcity,
     shifted: Option<ZoneId>,
     /// A NodePool that a user deleted.
@@ -62,8 +69,46 @@ enum Sizes {
 const STRANGER: &str = "999988887777";
 
 impl Doings {
-    /// Does one thing.
+    /// Nothing yet. Outages last so many seconds at most.
+    pub(crate) fn new(seed: u64, longest_outage: u64) -> Self {
+        Self {
+            pipeline: Pipeline::new(seed, longest_outage),
+            outages: ProfileOutages::new(seed, longest_outage),
+            broken: Vec::new(),
+            disturbed_at: Timestamp::MIN,
+            images: Vec::new(),
+            scarcity: Scarcity::default(),
+            shifted: None,
+            pool: None,
+            speaks_at: None,
+            made: 0,
+            asked: 0,
+            strangers: ForeignImages::new(),
+            selection: Selection::default(),
+            sizes: Sizes::default(),
+            denied_until: None,
+            denials: 0,
+        }
+    }
+
+    /// Since when the world is right for classes: their instance profile and rights are there, their agent speaks, and
+    /// nobody edited them.
+    pub(crate) const fn right_since(&self) -> Timestamp {
+        self.disturbed_at
+    }
+
+    /// Does one thing, and what the pipeline and the instance profile's owner do beside it.
     pub(crate) fn act(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
+        self.act_once(region, cluster, dice);
+        self.pipeline.act(region);
+        let disturbed = self.outages.is_on() || self.denied_until.is_some() || self.speaks_at.is_some();
+        self.outages.act(region, cluster);
+        if disturbed || self.outages.is_on() {
+            self.disturbed_at = region.now();
+        }
+    }
+
+    fn act_once(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
         if self.speaks_at.is_some_and(|at| at <= region.now()) {
             self.speak(region, cluster);
         }
@@ -94,7 +139,7 @@ impl Doings {
             93..=94 => self.make_strangers_image(region),
             95..=96 => self.ask_for_what_isnt_there(region, cluster),
             97..=98 => self.deny_dry_runs(region, cluster, dice),
-            _ => {}
+            _ => self.break_image(region, dice),
         }
     }
 
@@ -106,6 +151,10 @@ impl Doings {
         region.twin().clear_faults();
         self.allow_dry_runs(region);
         self.make_pool(region, cluster);
+        self.drop_broken_images(region);
+        self.pipeline.finish(region);
+        self.outages.end(region, cluster);
+        self.disturbed_at = region.now();
     }
 
     /// Deletes a NodePool, or creates a deleted one again.
@@ -147,6 +196,7 @@ impl Doings {
             set(&mut class, &["spec", "amiSelectorTerms"], json!([{"name": image("node-0").name}]));
         }
         let _ = site.cluster().apply(class);
+        self.disturbed_at = region.now();
         for call in [Call::DescribeImages, Call::DescribeSubnets, Call::DescribeSecurityGroups] {
             if dice.permille(600) {
                 let error = Ec2Error::Throttled { action: call.as_str().to_owned() };
@@ -216,6 +266,7 @@ impl Doings {
 
     fn allow_dry_runs(&mut self, region: &SimulatedRegion) {
         if self.denied_until.take().is_some() {
+            self.disturbed_at = region.now();
             region.twin().allow(Call::RunInstances);
         }
     }
@@ -251,6 +302,7 @@ impl Doings {
 
     fn speak(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName) {
         self.speaks_at = None;
+        self.disturbed_at = region.now();
         region.set_voice(cluster, Voice::Speaks);
     }
 
@@ -266,6 +318,23 @@ impl Doings {
         form.fails = dice.permille(200);
         form.takes = Some(SignedDuration::from_secs(i64::try_from(dice.between(1, 300)).unwrap_or(60)));
         self.images.push(region.make_image(&form));
+    }
+
+    /// Breaks an image for its next instances, but never the first one.
+    fn break_image(&mut self, region: &SimulatedRegion, dice: &mut Dice) {
+        let Some(image) = dice.pick(&self.images).cloned() else { return };
+        let defect = if dice.permille(500) { ImageDefect::Key } else { ImageDefect::Boot };
+        if region.twin().set_image_defect(&image, Some(defect)).is_ok() {
+            self.broken.push(image);
+        }
+    }
+
+    /// Somebody takes broken images away: classes would try them again each hour.
+    fn drop_broken_images(&mut self, region: &SimulatedRegion) {
+        for image in self.broken.drain(..) {
+            let _ = region.twin().deregister_image(&image);
+            self.images.retain(|other| *other != image);
+        }
     }
 
     /// Takes an image away, but never the first: something must be left to launch from.

@@ -4,18 +4,16 @@
 //! longer than with the peer for a launch that asks for a suitable offering.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_domain::id::{ClusterName, Zone};
 use tenon_region::engine::SimulatedRegion;
-use tenon_region::happening::Listeners;
-use tenon_region::scenario::{self, ClusterForm, Scenario, build};
+use tenon_region::scenario::Scenario;
 use tenon_snapshot::Kind;
 use tenon_snapshot::object::{at, uid};
 
-use crate::chaos::{Chaos, Weather};
+use crate::chaos::Weather;
 use crate::deeds;
 use crate::invariants::{Invariant, Violation};
 use crate::marks::{self, MarksSeen, launches};
@@ -23,7 +21,7 @@ use crate::random::Dice;
 use crate::scarcity::Scarcity;
 use crate::simulate::SimulationOptions;
 use crate::storm::uncounted;
-use crate::world::{DEPLOYMENTS, TYPES, ZONES, deployment, image, node_class};
+use crate::world::{DEPLOYMENTS, calm, deployment, node_class, plain_pool, small_region};
 
 /// The clusters.
 const CLUSTERS: [&str; 2] = ["east", "west"];
@@ -70,15 +68,7 @@ struct Drought {
 impl Drought {
     fn new(options: SimulationOptions) -> Option<Self> {
         let weather = if options.seed.is_multiple_of(2) { Weather::Slow } else { Weather::Storm };
-        let hooks = Chaos::new(options.seed, options.sabotage);
-        hooks.set_weather(Weather::Calm);
-        let hooks = Arc::new(hooks);
-        let made = scenario::SetupOptions {
-            hooks: Arc::<Chaos>::clone(&hooks),
-            ..scenario::SetupOptions::default()
-        };
-        let mut region = build(&world(options.seed), &made).ok()?;
-        region.set_listeners(Listeners::None);
+        let (region, hooks) = calm(&world(options.seed), options)?;
         let clusters = CLUSTERS.iter().map(|name| ClusterName::parse(*name).ok()).collect::<Option<_>>()?;
         let mut drought = Self {
             region,
@@ -171,40 +161,11 @@ fn zone_of(pod: &Value) -> Option<Zone> {
 fn world(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed, 7);
     let mut cluster = |name: &str| {
-        let mut objects = vec![node_class(name), pool()];
+        let pool = plain_pool(&["spot", "on-demand"], &json!({"consolidateAfter": "Never"}));
+        let mut objects = vec![node_class(name), pool];
         objects.extend(DEPLOYMENTS.map(|name| deployment(name, &mut dice)));
-        ClusterForm {
-            name: name.to_owned(),
-            max_nodes: None,
-            reserved_capacity: false,
-            zonal_shift: false,
-            objects,
-        }
+        crate::world::cluster(name, objects)
     };
-    Scenario {
-        title: format!("drought {seed}"),
-        region: "us-east-1".to_owned(),
-        seed,
-        types: TYPES.map(str::to_owned).to_vec(),
-        zones: ZONES.map(str::to_owned).to_vec(),
-        clusters: CLUSTERS.iter().map(|name| cluster(name)).collect(),
-        images: vec![image("node-0")],
-        steps: Vec::new(),
-    }
-}
-
-fn pool() -> Value {
-    json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
-        "spec": {
-            "template": {"spec": {
-                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                "requirements": [
-                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]},
-                ],
-                "expireAfter": "Never",
-            }},
-            "disruption": {"consolidateAfter": "Never"},
-        },
-    })
+    let clusters = CLUSTERS.iter().map(|name| cluster(name)).collect();
+    small_region(format!("drought {seed}"), seed, clusters)
 }

@@ -17,7 +17,7 @@ use tenon_domain::wake::FunctionName;
 use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::{CallFate, CallMoment, CallSite, Hooks};
 use tenon_region::happening::Listeners;
-use tenon_region::scenario::{self, ClusterForm, Scenario, build};
+use tenon_region::scenario::{self, Scenario, build};
 use tenon_region::site::Voice;
 use tenon_table::{Commit, Item, Key, QueryPage};
 
@@ -27,7 +27,7 @@ use crate::invariants::{Invariant, Violation};
 use crate::random::Dice;
 use crate::sabotage::Sabotage;
 use crate::standing::standing;
-use crate::world::{CLUSTER, image, node_class};
+use crate::world::{CLUSTER, node_class, plain_pool, set, small_region};
 
 /// Before the first wake, the cluster creates its pods.
 const BEFORE: SignedDuration = SignedDuration::from_secs(5);
@@ -287,37 +287,17 @@ fn world() -> Scenario {
         deployment("batch", "spot", "us-east-1b", 4),
     ];
     Scenario {
-        title: "first wakes".to_owned(),
-        region: "us-east-1".to_owned(),
-        seed: 0,
         types: ["m5.large", "m5.2xlarge", "m5.8xlarge"].map(str::to_owned).to_vec(),
         zones: ["us-east-1a", "us-east-1b"].map(str::to_owned).to_vec(),
-        clusters: vec![ClusterForm {
-            name: CLUSTER.to_owned(),
-            max_nodes: None,
-            reserved_capacity: false,
-            zonal_shift: false,
-            objects,
-        }],
-        images: vec![image("node-0")],
-        steps: Vec::new(),
+        ..small_region("first wakes".to_owned(), 0, vec![crate::world::cluster(CLUSTER, objects)])
     }
 }
 
 fn pool(capacity_type: &str) -> serde_json::Value {
-    json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": capacity_type},
-        "spec": {
-            "template": {"spec": {
-                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                "requirements": [
-                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity_type]},
-                ],
-                "expireAfter": "Never",
-            }},
-            "disruption": {"consolidateAfter": "Never", "budgets": [{"nodes": "1"}]},
-        },
-    })
+    let disruption = json!({"consolidateAfter": "Never", "budgets": [{"nodes": "1"}]});
+    let mut pool = plain_pool(&[capacity_type], &disruption);
+    set(&mut pool, &["metadata", "name"], json!(capacity_type));
+    pool
 }
 
 fn deployment(name: &str, capacity_type: &str, zone: &str, replicas: u32) -> serde_json::Value {

@@ -14,9 +14,11 @@ use tenon_region::engine::{PodDeletion, SimulatedRegion};
 use tenon_table::items;
 use tenon_twin::InstanceRecord;
 
+use crate::accepted::ImagesSeen;
 use crate::crowded::CrowdedOut;
 use crate::evidence::EvidenceSeen;
 use crate::shifts::ShiftsSeen;
+use crate::validation::UnreadySince;
 
 /// A cluster of the region at one step, read once for all invariants.
 pub struct ClusterMoment {
@@ -59,6 +61,10 @@ pub struct History {
     pub journal: JournalExplained,
     /// Samples of the classes' zones.
     pub shifts: ShiftsSeen,
+    /// Samples of the images.
+    pub images: ImagesSeen,
+    /// Since when classes aren't ready.
+    pub unready: UnreadySince,
     /// Launches whose claims' memory has been judged.
     pub memory_judged: BTreeSet<LaunchId>,
     /// The time of the table's restore, if there was one.

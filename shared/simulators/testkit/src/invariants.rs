@@ -84,8 +84,12 @@ tenon_domain::words! {
         NothingSilent,
         /// A class is ready exactly if all that it depends on holds.
         ConditionsAgree,
-        /// A class whose dry run was denied is ready again soon after its right is back.
-        ValidatedAgain,
+        /// A class is ready again soon after the world is right for it.
+        ReadyAgain,
+        /// Launches name images only that are available and accepted by the class's policy.
+        ImagesAccepted,
+        /// A class has the newest image that it accepts.
+        NewestTaken,
         /// No launch fails for a launch template that Tenon deleted.
         TemplatesThere,
         /// EC2 keeps no launch template of Tenon for long that nothing needs.

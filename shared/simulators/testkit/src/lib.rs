@@ -4,6 +4,7 @@
 //! same seed plays the same history again. [`Sabotage`] breaks the code in one place, at its ports, so that a test
 //! can show that each invariant fails when it should.
 
+pub mod accepted;
 pub mod budgets;
 mod chaos;
 mod crowded;
@@ -16,6 +17,9 @@ mod history;
 pub mod invariants;
 pub mod learned;
 pub mod marks;
+mod outage;
+mod pace;
+mod pipeline;
 mod random;
 mod reached;
 mod sabotage;
@@ -37,8 +41,9 @@ pub use first_wakes::{
 };
 pub use history::History;
 pub use invariants::{Invariant, Violation};
+pub use pace::HistoryPace;
 pub use reached::Situation;
 pub use sabotage::Sabotage;
-pub use simulate::{HistoryPace, SimulationOptions, SimulationOutcome, simulate, simulate_digest};
+pub use simulate::{SimulationOptions, SimulationOutcome, simulate, simulate_digest};
 pub use storm::storm;
 pub use turns::turns;

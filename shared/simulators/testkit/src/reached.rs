@@ -3,23 +3,27 @@
 //! Decides nothing: a world that never reaches a situation proves nothing about it, so situations are counted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenon_domain::api::pod::Readiness;
 use tenon_domain::api::{Node, Pod};
 use tenon_domain::claim::ClaimPhase;
-use tenon_domain::class_status::ConditionStatus;
+use tenon_domain::class_status::{ConditionReason, ConditionStatus, ConditionType, ImageFault};
 use tenon_domain::id::{ClaimName, ClusterName};
+use tenon_domain::labels::IMAGE_POLICY;
 use tenon_domain::manifest;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
+use tenon_ec2::port::ImageState;
 use tenon_region::engine::SimulatedRegion;
 use tenon_simulated_cluster::SimulatedCluster;
 use tenon_snapshot::Kind;
 use tenon_snapshot::object::at;
 
 use crate::history::ClusterMoment;
+use crate::pipeline::BUILT;
 use crate::selected::ForeignImages;
 use crate::silence::never_fits;
 
@@ -45,6 +49,20 @@ tenon_domain::words! {
         ClustersAtOnce = "two clusters that launch at once",
         /// A pod waits that fits nowhere.
         FitsNowhere = "pods that fit nowhere",
+        /// EC2 makes an image that is newer than what a class has.
+        PendingNewer = "newer images that are pending",
+        /// A class doesn't accept a newer image.
+        Rejected = "newer images that a class rejects",
+        /// A class has an image that its policy accepts only since its tags changed.
+        Retagged = "images approved after they were built",
+        /// Nodes run from an image that is disabled or deregistered.
+        ImageGone = "nodes of images that are gone",
+        /// A class isn't ready, because its instance profile is missing or has no role.
+        ProfileLost = "classes without their instance profile",
+        /// A class isn't ready, because EC2 refused a launch from it.
+        LaunchRefused = "classes whose launches are refused",
+        /// A class is told as denied.
+        Denied = "classes whose dry runs are denied",
     }
 }
 
@@ -64,6 +82,10 @@ impl Reached {
         self.note(Situation::ReplacementsApart, || replacements_apart(moment));
         self.note(Situation::EditedUnanswered, || edited_unanswered(region, cluster));
         self.note(Situation::ForeignImages, || foreign_images(region, cluster, strangers));
+        self.note(Situation::PendingNewer, || newer_pending(region, cluster));
+        self.note(Situation::Retagged, || retagged(region, cluster));
+        self.note(Situation::ImageGone, || image_gone(region, moment));
+        self.look_at_classes(region, cluster);
         let of_nodes = [
             Situation::TaintedRoom,
             Situation::SharedRoom,
@@ -91,6 +113,34 @@ impl Reached {
             }
             _ => false,
         });
+    }
+
+    fn look_at_classes(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
+        for class in region.classes(cluster) {
+            let reason = |condition| class.condition(condition).map(|told| told.reason);
+            self.note(Situation::Rejected, || {
+                class
+                    .rejected_images
+                    .iter()
+                    .any(|image| image.reasons.iter().any(|reason| reason.fault == ImageFault::TagsMissing))
+            });
+            self.note(Situation::ProfileLost, || {
+                use ConditionReason::{InstanceProfileNotFound, InstanceProfileWithoutRole};
+                matches!(
+                    reason(ConditionType::InstanceProfileReady),
+                    Some(InstanceProfileNotFound | InstanceProfileWithoutRole)
+                )
+            });
+            self.note(Situation::LaunchRefused, || {
+                let is_refused = |condition| reason(condition) == Some(ConditionReason::LaunchRefused);
+                is_refused(ConditionType::InstanceProfileReady)
+                    || is_refused(ConditionType::ValidationSucceeded)
+            });
+            self.note(Situation::Denied, || {
+                reason(ConditionType::ValidationSucceeded)
+                    == Some(ConditionReason::RunInstancesAuthCheckFailed)
+            });
+        }
     }
 
     fn note(&mut self, reach: Situation, is_reached: impl FnOnce() -> bool) {
@@ -145,6 +195,34 @@ fn edited_unanswered(region: &SimulatedRegion, cluster: &ClusterName) -> bool {
     region.classes(cluster).iter().any(|class| {
         let unknown = |status| status == ConditionStatus::Unknown;
         class.generation > 1 && class.conditions.iter().any(|condition| unknown(condition.status))
+    })
+}
+
+fn newer_pending(region: &SimulatedRegion, cluster: &ClusterName) -> bool {
+    let images = region.twin().images();
+    let pending = images.iter().filter(|image| image.state == ImageState::Pending);
+    let Some(newest) = pending.filter_map(|image| image.created_at).max() else { return false };
+    region.classes(cluster).iter().any(|class| class.images.iter().any(|image| image.created_at < newest))
+}
+
+/// Every image of the pipeline is made without the tag that policies require.
+fn retagged(region: &SimulatedRegion, cluster: &ClusterName) -> bool {
+    let Some(site) = region.site(cluster) else { return false };
+    let with_policy = |class: &Arc<Value>| {
+        at(class, "/metadata/annotations").is_some_and(|annotations| annotations.get(IMAGE_POLICY).is_some())
+    };
+    site.cluster().objects(Kind::Ec2NodeClass).iter().any(with_policy)
+        && region
+            .classes(cluster)
+            .iter()
+            .flat_map(|class| &class.images)
+            .any(|image| image.name.starts_with(BUILT))
+}
+
+fn image_gone(region: &SimulatedRegion, moment: &ClusterMoment) -> bool {
+    moment.live_instances().any(|record| {
+        let state = region.twin().image_state(&record.instance.image);
+        matches!(state, Some(ImageState::Disabled | ImageState::Deregistered))
     })
 }
 

@@ -16,6 +16,7 @@ use tenon_region::scenario::{self, build};
 use tenon_snapshot::Kind;
 use tenon_snapshot::object::at;
 
+use crate::accepted::{invariant_images_accepted, invariant_newest_taken};
 use crate::budgets::{PoolBudgets, invariant_budgets_hold};
 use crate::chaos::{Chaos, Weather};
 use crate::deeds::{self, Doings, wake};
@@ -25,6 +26,7 @@ use crate::history::{ClusterMoment, History};
 use crate::invariants::{self, Invariant, SettledRegion, Violation};
 use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
 use crate::marks::{self, MarksSeen};
+use crate::pace::HistoryPace;
 use crate::random::Dice;
 use crate::reached::{Reached, Situation};
 use crate::sabotage::Sabotage;
@@ -32,14 +34,14 @@ use crate::selected::invariant_images_selected;
 use crate::shifts::invariant_shifted_zones_are_left_alone;
 use crate::silence::{self, invariant_nothing_silent};
 use crate::turns::invariant_templates_there;
-use crate::validation::{invariant_conditions_agree, invariant_validated_again};
+use crate::validation::{invariant_conditions_agree, invariant_ready_again};
 use crate::world::CLUSTER;
 
 /// How long a calm region may take to settle: drift rolls one node at a time, and each takes minutes.
 const SETTLE_WITHIN: SignedDuration = SignedDuration::from_hours(8);
-/// How long a region must have nothing to do before it counts as settled: longer than the longest sweep, so that the
-/// sweep repairs a lost event.
-const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(330);
+/// How long a region must have nothing to do before it counts as settled: longer than the longest sweep and the looks
+/// after it, so that the sweep repairs a lost event.
+const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(420);
 /// How old the table is that a restore brings back.
 const RESTORE_AGE: SignedDuration = SignedDuration::from_hours(1);
 
@@ -142,36 +144,6 @@ struct Watched {
 /// How often, in a thousand steps, a Deployment of the second cluster gets other replicas.
 const SECOND_SCALES: u64 = 350;
 
-/// The virtual time between steps. Most histories are quick, so that much happens at once. Some are slow, so that they
-/// reach audits, timeouts and the restore of an hour-old table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HistoryPace {
-    /// A step is a few seconds.
-    Quick,
-    /// A step is up to a minute.
-    Slow,
-    /// The same, and the table is restored on the way.
-    Restored,
-}
-
-impl HistoryPace {
-    /// Seconds.
-    const fn longest_step(self) -> u64 {
-        match self {
-            Self::Quick => 4,
-            Self::Slow | Self::Restored => 60,
-        }
-    }
-
-    /// How long a settled region is watched after a wake: an audit's period if there is time.
-    const fn second_look(self) -> SignedDuration {
-        match self {
-            Self::Quick => SignedDuration::from_mins(3),
-            Self::Slow | Self::Restored => SignedDuration::from_mins(15),
-        }
-    }
-}
-
 impl Play {
     fn new(options: SimulationOptions) -> Result<Self, Box<Violation>> {
         let chaos = Arc::new(Chaos::new(options.seed, options.sabotage));
@@ -195,11 +167,16 @@ impl Play {
             Some(Watched { cluster, budgets, history: History::default() })
         };
         let mut dice = Dice::new(options.seed, 3);
+        let fair = Dice::new(options.seed, 12).permille(20);
         let pace = options.pace.unwrap_or(match (dice.permille(30), dice.permille(500)) {
+            (false, _) if fair => HistoryPace::Fair,
             (false, _) => HistoryPace::Quick,
             (true, false) => HistoryPace::Slow,
             (true, true) => HistoryPace::Restored,
         });
+        if pace == HistoryPace::Fair {
+            chaos.set_weather(Weather::Slow);
+        }
         Ok(Self {
             options,
             step: 0,
@@ -210,7 +187,7 @@ impl Play {
             marks: MarksSeen::default(),
             dice,
             second_dice: Dice::new(options.seed, 9),
-            doings: Doings::default(),
+            doings: Doings::new(options.seed, pace.longest_outage()),
             reached: Reached::default(),
             backups: Vec::new(),
             pace,
@@ -290,7 +267,6 @@ impl Play {
         for watched in &mut self.watched {
             watched.history.pending_since.clear();
         }
-        let calm_since = self.region.now();
         self.tell()?;
         let deadline = self.region.now().checked_add(SETTLE_WITHIN).unwrap_or(Timestamp::MAX);
         let mut settled_since = None;
@@ -302,12 +278,11 @@ impl Play {
             for watched in &mut self.watched {
                 let waiting = waiting_pods(&self.region, &watched.cluster);
                 found = found.and(invariants::invariant_pods_run(now, &waiting, &mut watched.history));
-                let calm = (calm_since, now);
-                found = found.and(invariant_validated_again(&self.region, &watched.cluster, calm));
             }
+            let found = found.and_then(|()| self.judge_times());
             self.check(now, found)?;
             let unsettled = self.region.unsettled().0;
-            if unsettled.is_empty() {
+            if unsettled.is_empty() && self.watched.iter().all(|watched| watched.history.unready.is_empty()) {
                 let since = *settled_since.get_or_insert(now);
                 if now.duration_since(since) >= SETTLED_AFTER {
                     return self.look_again();
@@ -373,7 +348,7 @@ impl Play {
         let judged = self.judge_marks();
         self.check(at, judged)?;
         for (watched, moment) in self.watched.iter_mut().zip(&moments) {
-            let judged = watched.judge(&self.region, moment, self.step);
+            let judged = watched.judge(&self.region, moment, self.step, self.pace);
             let judged = judged.and_then(|()| {
                 invariant_images_selected(&self.region, &watched.cluster, self.doings.strangers())
             });
@@ -384,6 +359,20 @@ impl Play {
             }
         }
         self.reached.look_at_launches(&moments);
+        if self.pace == HistoryPace::Fair {
+            let judged = self.judge_times();
+            return self.check(at, judged);
+        }
+        Ok(())
+    }
+
+    /// The invariants of stated times, which hold while nothing goes wrong but the deeds.
+    fn judge_times(&self) -> Result<(), (Invariant, String)> {
+        let right_since = self.doings.right_since();
+        for Watched { cluster, history, .. } in &self.watched {
+            invariant_ready_again(&self.region, cluster, &history.unready, right_since)?;
+            invariant_newest_taken(&self.region, cluster, &history.images, right_since)?;
+        }
         Ok(())
     }
 
@@ -419,6 +408,7 @@ impl Watched {
         region: &SimulatedRegion,
         moment: &ClusterMoment,
         step: u32,
+        pace: HistoryPace,
     ) -> Result<(), (Invariant, String)> {
         let history = &mut self.history;
         invariants::invariant_one_instance_per_claim(moment)?;
@@ -438,6 +428,8 @@ impl Watched {
         invariant_shifted_zones_are_left_alone(moment, &mut history.shifts)?;
         invariant_deleted_are_tainted(region, &self.cluster)?;
         invariant_conditions_agree(region, &self.cluster)?;
+        history.unready.look(region, &self.cluster);
+        invariant_images_accepted(region, &self.cluster, &mut history.images, pace.image_lag())?;
         invariant_templates_there(moment)?;
         invariants::invariant_pods_counted_once(moment, &waiting, &history.crowded_out)?;
         if step.is_multiple_of(20) {

@@ -4,10 +4,9 @@
 //! templates of the image before must be gone. Every second seed has all faults.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use serde_json::json;
 use tenon_domain::claim::ClaimState;
 use tenon_domain::id::{ClusterName, ImageId};
 use tenon_domain::registry::{FeatureGate, Registry};
@@ -16,17 +15,16 @@ use tenon_ec2::Ec2;
 use tenon_ec2::port::{CreateFleetRequest, LaunchTemplateFilter, TagFilter};
 use tenon_memory_table::block_on;
 use tenon_region::engine::SimulatedRegion;
-use tenon_region::happening::Listeners;
-use tenon_region::scenario::{self, ClusterForm, Scenario, build};
+use tenon_region::scenario::Scenario;
 use tenon_table::items::{TemplateItem, from_item, keys, set};
 use tenon_table::{Table, content_commit};
 
-use crate::chaos::{Chaos, Weather};
+use crate::chaos::Weather;
 use crate::history::ClusterMoment;
 use crate::invariants::{Found, Invariant, Violation};
 use crate::random::Dice;
 use crate::simulate::SimulationOptions;
-use crate::world::{CLUSTER, TYPES, ZONES, deployment, image, node_class};
+use crate::world::{CLUSTER, calm, deployment, image, node_class, plain_pool, small_region};
 
 /// Until then the region reads its catalogue and resolves its class.
 const CALM_BEFORE: SignedDuration = SignedDuration::from_mins(2);
@@ -137,15 +135,7 @@ struct Turns {
 impl Turns {
     fn new(options: SimulationOptions) -> Option<Self> {
         let weather = if options.seed.is_multiple_of(2) { Weather::Calm } else { Weather::Storm };
-        let hooks = Chaos::new(options.seed, options.sabotage);
-        hooks.set_weather(Weather::Calm);
-        let hooks = Arc::new(hooks);
-        let made = scenario::SetupOptions {
-            hooks: Arc::<Chaos>::clone(&hooks),
-            ..scenario::SetupOptions::default()
-        };
-        let mut region = build(&world(options.seed), &made).ok()?;
-        region.set_listeners(Listeners::None);
+        let (region, hooks) = calm(&world(options.seed), options)?;
         let cluster = ClusterName::parse(CLUSTER).ok()?;
         without_dry_runs(&region, &cluster)?;
         let mut turns = Self { region, cluster, weather, newer: None, made: 0 };
@@ -184,36 +174,11 @@ fn world(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed, 10);
     let mut web = deployment("web", &mut dice);
     crate::world::set(&mut web, &["spec", "replicas"], json!(2));
-    Scenario {
-        title: format!("turns {seed}"),
-        region: "us-east-1".to_owned(),
+    let disruption = json!({"consolidateAfter": "Never", "budgets": [{"nodes": "1"}]});
+    let pool = plain_pool(&["on-demand"], &disruption);
+    small_region(
+        format!("turns {seed}"),
         seed,
-        types: TYPES.map(str::to_owned).to_vec(),
-        zones: ZONES.map(str::to_owned).to_vec(),
-        clusters: vec![ClusterForm {
-            name: CLUSTER.to_owned(),
-            max_nodes: None,
-            reserved_capacity: false,
-            zonal_shift: false,
-            objects: vec![node_class(CLUSTER), pool(), web],
-        }],
-        images: vec![image("node-0")],
-        steps: Vec::new(),
-    }
-}
-
-fn pool() -> Value {
-    json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
-        "spec": {
-            "template": {"spec": {
-                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                "requirements": [
-                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
-                ],
-                "expireAfter": "Never",
-            }},
-            "disruption": {"consolidateAfter": "Never", "budgets": [{"nodes": "1"}]},
-        },
-    })
+        vec![crate::world::cluster(CLUSTER, vec![node_class(CLUSTER), pool, web])],
+    )
 }

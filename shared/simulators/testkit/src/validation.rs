@@ -1,19 +1,25 @@
-//! The invariants of classes' validation: what is told of a class agrees, and a repaired right is found again.
+//! The invariants of classes' readiness: what is told of a class agrees, and a class is ready again once the world is
+//! right.
 //!
 //! Decides from the stored conditions and the time of the repair alone.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::class_status::{ConditionReason, ConditionStatus, ConditionType};
-use tenon_domain::id::ClusterName;
+use tenon_domain::id::{ClusterName, NodeClassName};
+use tenon_domain::tags;
 use tenon_region::engine::SimulatedRegion;
+use tenon_twin::RequestOutcome;
 
 use crate::invariants::Invariant;
 
-/// How long a class may be told as denied after its right is back: the longest time between two dry runs.
+/// How long a class may be not ready after the world is right for it: the sweep's period, and the longest time until a
+/// stated next try.
 pub const READY_AGAIN_WITHIN: SignedDuration = SignedDuration::from_mins(5);
 
 /// The time between two checks, and some for the calls.
-const CHECKED_EVERY: SignedDuration = SignedDuration::from_secs(90);
+pub const LOOKS: SignedDuration = SignedDuration::from_secs(90);
 
 /// The conditions behind `Ready`.
 const DEPENDENTS: [ConditionType; 7] = [
@@ -51,26 +57,62 @@ pub fn invariant_conditions_agree(
     Ok(())
 }
 
-/// No class is told as denied for longer than a dry run takes to be repeated, once the right is back.
+/// Since when classes are seen as not ready.
+#[derive(Debug, Default)]
+pub struct UnreadySince(BTreeMap<NodeClassName, Timestamp>);
+
+impl UnreadySince {
+    /// Samples the stored conditions.
+    pub fn look(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
+        for class in region.classes(cluster) {
+            let ready = class.condition(ConditionType::Ready);
+            if ready.is_some_and(|ready| ready.status == ConditionStatus::True) {
+                self.0.remove(&class.name);
+            } else {
+                self.0.entry(class.name).or_insert(region.now());
+            }
+        }
+    }
+
+    /// Whether every class was ready at the last look.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// No class is not ready for longer than a sweep or a stated next try takes, once the world is right for it: its
+/// images, network, instance profile and rights are there, EC2 answers and refuses no launch, and nobody edited it.
 ///
 /// # Errors The invariant, and the finding.
-pub fn invariant_validated_again(
+pub fn invariant_ready_again(
     region: &SimulatedRegion,
     cluster: &ClusterName,
-    (allowed_since, now): (Timestamp, Timestamp),
+    unready: &UnreadySince,
+    right_since: Timestamp,
 ) -> Result<(), (Invariant, String)> {
-    if now.duration_since(allowed_since) <= READY_AGAIN_WITHIN + CHECKED_EVERY {
-        return Ok(());
-    }
-    for class in region.classes(cluster) {
-        let told = class.condition(ConditionType::ValidationSucceeded);
-        if told.is_some_and(|told| told.reason == ConditionReason::RunInstancesAuthCheckFailed) {
-            let text = format!(
-                "class {} is told as denied at {now}, and is allowed since {allowed_since}",
-                class.name
-            );
-            return Err((Invariant::ValidatedAgain, text));
+    let refused_at = last_refused(region, cluster).unwrap_or(Timestamp::MIN);
+    for (name, since) in &unready.0 {
+        let since = right_since.max(*since).max(refused_at);
+        if region.now().duration_since(since) > READY_AGAIN_WITHIN + LOOKS {
+            let classes = region.classes(cluster);
+            let told = classes.iter().find(|class| class.name == *name).map(|class| &class.conditions);
+            let text = format!("class {name} isn't ready since {since}, and the world is right: {told:?}");
+            return Err((Invariant::ReadyAgain, text));
         }
     }
     Ok(())
+}
+
+/// When EC2 last refused a request of the cluster as a whole.
+fn last_refused(region: &SimulatedRegion, cluster: &ClusterName) -> Option<Timestamp> {
+    let requests = region.twin().requests();
+    let of_cluster = requests
+        .iter()
+        .rev()
+        .filter(|request| request.tags.get(tags::CLUSTER).is_some_and(|name| name == cluster.as_str()));
+    of_cluster
+        .filter(|request| matches!(request.outcome, RequestOutcome::Refused(_)))
+        .map(|request| request.at)
+        .next()
 }

@@ -1,10 +1,18 @@
 //! The world of a seed: a small region, one cluster or two, pools with budgets, one of them perhaps with a taint, and
-//! workloads that fit.
+//! workloads that fit. Also what all worlds are made from.
+
+use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tenon_region::scenario::{ClusterForm, ImageForm, Scenario};
+use tenon_domain::labels::IMAGE_POLICY;
+use tenon_region::engine::SimulatedRegion;
+use tenon_region::happening::Listeners;
+use tenon_region::scenario::{ClusterForm, ImageForm, Scenario, SetupOptions, build};
 
+use crate::chaos::{Chaos, Weather};
+use crate::pipeline::{APPROVED, STAGE};
 use crate::random::Dice;
+use crate::simulate::SimulationOptions;
 
 /// The cluster's name.
 pub(crate) const CLUSTER: &str = "sim";
@@ -37,10 +45,69 @@ pub(crate) const ZONES: [&str; 3] = ["us-east-1a", "us-east-1b", "us-east-1c"];
 /// A Deployment of the world.
 pub(crate) const DEPLOYMENTS: [&str; 3] = ["web", "api", "worker"];
 
+/// A world with its hooks, in calm weather: it can read its catalogue and resolve its classes before faults begin.
+pub(crate) fn calm(world: &Scenario, options: SimulationOptions) -> Option<(SimulatedRegion, Arc<Chaos>)> {
+    let chaos = Chaos::new(options.seed, options.sabotage);
+    chaos.set_weather(Weather::Calm);
+    let chaos = Arc::new(chaos);
+    let setup = SetupOptions { hooks: Arc::<Chaos>::clone(&chaos), ..SetupOptions::default() };
+    let mut region = build(world, &setup).ok()?;
+    region.set_listeners(Listeners::None);
+    Some((region, chaos))
+}
+
+/// The small region with these clusters.
+pub(crate) fn small_region(title: String, seed: u64, clusters: Vec<ClusterForm>) -> Scenario {
+    Scenario {
+        title,
+        region: "us-east-1".to_owned(),
+        seed,
+        types: TYPES.map(str::to_owned).to_vec(),
+        zones: ZONES.map(str::to_owned).to_vec(),
+        clusters,
+        images: vec![image("node-0")],
+        steps: Vec::new(),
+    }
+}
+
+/// A cluster with these objects.
+pub(crate) fn cluster(name: &str, objects: Vec<Value>) -> ClusterForm {
+    ClusterForm {
+        name: name.to_owned(),
+        max_nodes: None,
+        reserved_capacity: false,
+        image_owners: Vec::new(),
+        zonal_shift: false,
+        objects,
+    }
+}
+
+/// The NodePool `default` of these capacity types.
+pub(crate) fn plain_pool(capacity_types: &[&str], disruption: &Value) -> Value {
+    json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+        "spec": {
+            "template": {"spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                "requirements": [
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": capacity_types},
+                ],
+                "expireAfter": "Never",
+            }},
+            "disruption": disruption,
+        },
+    })
+}
+
 /// The world of a seed.
 pub(crate) fn scenario(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed, 2);
-    let mut objects = vec![node_class(CLUSTER), pool("default", &mut dice)];
+    let mut class = node_class(CLUSTER);
+    if Dice::new(seed, 11).permille(500) {
+        let policy = json!({"requiredTags": {STAGE: APPROVED}}).to_string();
+        set(&mut class, &["metadata", "annotations", IMAGE_POLICY], json!(policy));
+    }
+    let mut objects = vec![class, pool("default", &mut dice)];
     if dice.permille(300) {
         objects.push(pool("second", &mut dice));
     }
@@ -58,27 +125,13 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     if dice.permille(500) {
         dedicate(&mut objects, &mut dice);
     }
-    let mut clusters = vec![ClusterForm {
-        name: CLUSTER.to_owned(),
-        max_nodes: None,
-        reserved_capacity: false,
-        // Its own dice: that it is on changes nothing else of a world.
-        zonal_shift: Dice::new(seed, 6).permille(500),
-        objects,
-    }];
+    // Its own dice, and so for all that follow: that it is on changes nothing else of a world.
+    let zonal_shift = Dice::new(seed, 6).permille(500);
+    let mut clusters = vec![ClusterForm { zonal_shift, ..cluster(CLUSTER, objects) }];
     if dice.permille(150) {
         clusters.push(second(&mut dice));
     }
-    Scenario {
-        title: format!("seed {seed}"),
-        region: "us-east-1".to_owned(),
-        seed,
-        types: TYPES.map(str::to_owned).to_vec(),
-        zones: ZONES.map(str::to_owned).to_vec(),
-        clusters,
-        images: vec![image("node-0")],
-        steps: Vec::new(),
-    }
+    small_region(format!("seed {seed}"), seed, clusters)
 }
 
 /// Adds a pool with a taint, which some of the Deployments tolerate, and perhaps a DaemonSet that doesn't.
@@ -113,23 +166,21 @@ pub(crate) fn set(object: &mut Value, path: &[&str], to: Value) {
 fn second(dice: &mut Dice) -> ClusterForm {
     let mut objects = vec![node_class(SECOND), pool("default", dice)];
     objects.extend(DEPLOYMENTS.iter().take(2).map(|name| deployment(name, dice)));
-    ClusterForm {
-        name: SECOND.to_owned(),
-        max_nodes: None,
-        reserved_capacity: false,
-        zonal_shift: false,
-        objects,
-    }
+    cluster(SECOND, objects)
 }
 
-/// An image that the class selects.
+/// An image that the class selects, and that its policy accepts if it has one.
 pub(crate) fn image(name: &str) -> ImageForm {
     ImageForm {
         name: name.to_owned(),
         architecture: "x86_64".to_owned(),
-        tags: [("team".to_owned(), "platform".to_owned())].into(),
+        tags: [("team", "platform"), (STAGE, APPROVED)]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
         takes: None,
         fails: false,
+        owner: None,
+        deprecated_after: None,
     }
 }
 
@@ -151,20 +202,11 @@ fn pool(name: &str, dice: &mut Dice) -> Value {
     let capacity_types = dice.pick(capacity_types).copied().unwrap_or(&["on-demand"]);
     let budgets = [json!([{"nodes": "1"}]), json!([{"nodes": "2"}]), json!([{"nodes": "50%"}])];
     let budgets = dice.pick(&budgets).cloned().unwrap_or_default();
-    json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
-        "spec": {
-            "weight": dice.between(1, 100),
-            "template": {"spec": {
-                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                "requirements": [
-                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": capacity_types},
-                ],
-                "expireAfter": "Never",
-            }},
-            "disruption": {"consolidateAfter": "Never", "budgets": budgets},
-        },
-    })
+    let disruption = json!({"consolidateAfter": "Never", "budgets": budgets});
+    let mut pool = plain_pool(capacity_types, &disruption);
+    set(&mut pool, &["metadata", "name"], json!(name));
+    set(&mut pool, &["spec", "weight"], json!(dice.between(1, 100)));
+    pool
 }
 
 pub(crate) fn deployment(name: &str, dice: &mut Dice) -> Value {

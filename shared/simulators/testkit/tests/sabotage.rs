@@ -27,7 +27,9 @@ const BREAKS: &[(Sabotage, Invariant, HistoryPace, u32)] = &[
     (Sabotage::StrangersOwned, Invariant::ImagesSelected, HistoryPace::Quick, 60),
     (Sabotage::RefusalsUntold, Invariant::NothingSilent, HistoryPace::Quick, 60),
     (Sabotage::ReadyAnyway, Invariant::ConditionsAgree, HistoryPace::Quick, 60),
-    (Sabotage::DenialsLast, Invariant::ValidatedAgain, HistoryPace::Quick, 100),
+    (Sabotage::LostProfilesRemembered, Invariant::ReadyAgain, HistoryPace::Quick, 60),
+    (Sabotage::PolicyIgnored, Invariant::ImagesAccepted, HistoryPace::Quick, 100),
+    (Sabotage::RetagsUnseen, Invariant::NewestTaken, HistoryPace::Quick, 30),
     (Sabotage::StrangersAdopted, Invariant::RestoreKillsNothing, HistoryPace::Restored, 200),
 ];
 /// The break that a history of its own shows, with its arrivals of pods.

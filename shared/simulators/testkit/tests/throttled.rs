@@ -116,6 +116,8 @@ fn world(capacity_type: &str, deployments: Vec<Value>) -> Scenario {
         tags: [("team".to_owned(), "platform".to_owned())].into(),
         takes: None,
         fails: false,
+        owner: None,
+        deprecated_after: None,
     };
     Scenario {
         title: "A throttled table".to_owned(),
@@ -127,6 +129,7 @@ fn world(capacity_type: &str, deployments: Vec<Value>) -> Scenario {
             name: CLUSTER.to_owned(),
             max_nodes: None,
             reserved_capacity: false,
+            image_owners: Vec::new(),
             zonal_shift: false,
             objects,
         }],

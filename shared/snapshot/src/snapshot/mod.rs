@@ -38,7 +38,7 @@ pub use encode::{ClusterObjects, Encoded, Encoder};
 pub use index::Index;
 pub use manifest::{Heartbeat, Manifest, SnapshotManifestError};
 pub use project::keep;
-pub use read::{ChunkCache, ChunkCaches, ReadError, read, read_classes, read_manifest};
+pub use read::{ChunkCache, ChunkCaches, ReadError, read, read_classes, read_classes_of, read_manifest};
 pub use size::{CHUNKS_MOST, CLASSES_SIZE_MOST, KEPT_SIZE_MOST, SNAPSHOT_SIZE_MOST, SnapshotTooLarge};
 pub use write::{WriteError, beat, retire_orphans, write};
 

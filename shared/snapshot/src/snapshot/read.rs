@@ -13,11 +13,11 @@ mod content;
 mod fetch;
 mod row;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::id::ClusterName;
 use tenon_domain::snapshot::Snapshot;
-use tenon_table::{Consistency, Item, Table, TableError};
+use tenon_table::{Consistency, Item, Key, Table, TableError};
 
 use super::index::index_key;
 use super::size::{CHUNKS_MOST, CLASSES_SIZE_MOST, SNAPSHOT_SIZE_MOST, SizeBudget, SnapshotTooLarge};
@@ -127,7 +127,7 @@ pub async fn read<T: Table>(
     consistency: Consistency,
     cache: &mut ChunkCache,
 ) -> Result<Option<Snapshot>, ReadError> {
-    read_part(table, cluster, consistency, cache, SnapshotPart::Whole).await
+    PartRead { table, cluster, consistency, part: SnapshotPart::Whole }.all(cache).await
 }
 
 /// Reads only the EC2NodeClasses of the cluster's snapshot; `None` if the agent never reported.
@@ -139,7 +139,20 @@ pub async fn read_classes<T: Table>(
     consistency: Consistency,
     cache: &mut ChunkCache,
 ) -> Result<Option<Snapshot>, ReadError> {
-    read_part(table, cluster, consistency, cache, SnapshotPart::Classes).await
+    PartRead { table, cluster, consistency, part: SnapshotPart::Classes }.all(cache).await
+}
+
+/// The same, with the items of the manifest and the heartbeat among those that the caller has read consistently.
+///
+/// # Errors [`ReadError`] tells the caller what to do next.
+pub async fn read_classes_of<T: Table>(
+    table: &T,
+    cluster: &ClusterName,
+    found: &BTreeMap<Key, Item>,
+    cache: &mut ChunkCache,
+) -> Result<Option<Snapshot>, ReadError> {
+    let part = SnapshotPart::Classes;
+    PartRead { table, cluster, consistency: Consistency::Strong, part }.of(found, cache).await
 }
 
 /// The part of a snapshot to read.
@@ -167,48 +180,66 @@ impl SnapshotPart {
     }
 }
 
-async fn read_part<T: Table>(
-    table: &T,
-    cluster: &ClusterName,
+/// A read of a part of a cluster's snapshot.
+struct PartRead<'a, T> {
+    table: &'a T,
+    cluster: &'a ClusterName,
     consistency: Consistency,
-    cache: &mut ChunkCache,
     part: SnapshotPart,
-) -> Result<Option<Snapshot>, ReadError> {
-    let keys = [manifest_key(cluster), heartbeat_key(cluster)];
-    let found = table.batch_get(&keys, consistency).await.map_err(ReadError::Table)?;
-    let Some(item) = found.get(&manifest_key(cluster)) else { return Ok(None) };
-    let known = cache.manifest.as_ref().and_then(|manifest| manifest.index.as_ref());
-    let manifest = whole(table, cluster, item, known).await?;
-    // Without a readable heartbeat, the manifest's own time counts.
-    let heartbeat = found.get(&heartbeat_key(cluster)).and_then(|item| Heartbeat::from_item(item).ok());
-    let chunks = part.of(&manifest.chunks);
-    let named: BTreeSet<ChunkName> = chunks.iter().map(|chunk| (chunk.kind, chunk.digest.clone())).collect();
-    cache.chunks.retain(|name, _| named.contains(name));
-    let most = part.size_most();
-    let fetched = async {
-        let fetch = ChunkFetch { table, cluster, chunks: &chunks, most };
-        fetch.missing(cache, consistency).await?;
-        // An eventually consistent read may miss a chunk that was written before its manifest.
-        fetch.missing(cache, Consistency::Strong).await
-    };
-    let assembled = fetched.await.and_then(|()| {
-        for chunk in &chunks {
-            if !cache.chunks.contains_key(&(chunk.kind, chunk.digest.clone())) {
-                return Err(ReadError::Torn { chunk: chunk.to_string(), generation: manifest.generation });
-            }
-        }
-        assemble(&chunks, cache, SizeBudget::new(most)).map_err(ReadError::TooLarge)
-    });
-    if matches!(assembled, Err(ReadError::TooLarge(_))) {
-        cache.chunks.clear();
+}
+
+impl<T: Table> PartRead<'_, T> {
+    async fn all(self, cache: &mut ChunkCache) -> Result<Option<Snapshot>, ReadError> {
+        let keys = [manifest_key(self.cluster), heartbeat_key(self.cluster)];
+        let found = self.table.batch_get(&keys, self.consistency).await.map_err(ReadError::Table)?;
+        self.of(&found, cache).await
     }
-    let mut snapshot = assembled?;
-    snapshot.generation = manifest.generation;
-    snapshot.kubernetes_version.clone_from(&manifest.kubernetes_version);
-    snapshot.seen_at = match heartbeat {
-        Some(beat) if beat.generation == manifest.generation => beat.seen_at.max(manifest.taken_at),
-        Some(_) | None => manifest.taken_at,
-    };
-    cache.manifest = Some(manifest);
-    Ok(Some(snapshot))
+
+    /// With the manifest's item and the heartbeat's among these.
+    async fn of(
+        self,
+        found: &BTreeMap<Key, Item>,
+        cache: &mut ChunkCache,
+    ) -> Result<Option<Snapshot>, ReadError> {
+        let Self { table, cluster, consistency, part } = self;
+        let Some(item) = found.get(&manifest_key(cluster)) else { return Ok(None) };
+        let known = cache.manifest.as_ref().and_then(|manifest| manifest.index.as_ref());
+        let manifest = whole(table, cluster, item, known).await?;
+        // Without a readable heartbeat, the manifest's own time counts.
+        let heartbeat = found.get(&heartbeat_key(cluster)).and_then(|item| Heartbeat::from_item(item).ok());
+        let chunks = part.of(&manifest.chunks);
+        let named: BTreeSet<ChunkName> =
+            chunks.iter().map(|chunk| (chunk.kind, chunk.digest.clone())).collect();
+        cache.chunks.retain(|name, _| named.contains(name));
+        let most = part.size_most();
+        let fetched = async {
+            let fetch = ChunkFetch { table, cluster, chunks: &chunks, most };
+            fetch.missing(cache, consistency).await?;
+            // An eventually consistent read may miss a chunk that was written before its manifest.
+            fetch.missing(cache, Consistency::Strong).await
+        };
+        let assembled = fetched.await.and_then(|()| {
+            for chunk in &chunks {
+                if !cache.chunks.contains_key(&(chunk.kind, chunk.digest.clone())) {
+                    return Err(ReadError::Torn {
+                        chunk: chunk.to_string(),
+                        generation: manifest.generation,
+                    });
+                }
+            }
+            assemble(&chunks, cache, SizeBudget::new(most)).map_err(ReadError::TooLarge)
+        });
+        if matches!(assembled, Err(ReadError::TooLarge(_))) {
+            cache.chunks.clear();
+        }
+        let mut snapshot = assembled?;
+        snapshot.generation = manifest.generation;
+        snapshot.kubernetes_version.clone_from(&manifest.kubernetes_version);
+        snapshot.seen_at = match heartbeat {
+            Some(beat) if beat.generation == manifest.generation => beat.seen_at.max(manifest.taken_at),
+            Some(_) | None => manifest.taken_at,
+        };
+        cache.manifest = Some(manifest);
+        Ok(Some(snapshot))
+    }
 }

@@ -285,7 +285,7 @@ pub fn judged_request<'c>(class: &'c Ec2NodeClass, digest: &'c RequestDigest) ->
 
 fn denied_words(verdict: &LaunchVerdict) -> (String, Option<String>) {
     match &verdict.outcome {
-        VerdictOutcome::Denied { reason, message } => (reason.as_str().to_owned(), Some(message.clone())),
+        VerdictOutcome::Denied { reason, message, .. } => (reason.as_str().to_owned(), Some(message.clone())),
         VerdictOutcome::Allowed
         | VerdictOutcome::Unused { .. }
         | VerdictOutcome::Warned { .. }

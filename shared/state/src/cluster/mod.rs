@@ -22,14 +22,11 @@ use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeClassName, NodeName, NodePoolName, Uid};
 use tenon_domain::registry::Registry;
 use tenon_domain::snapshot::Snapshot;
-use tenon_planning::provision::{ProvisionInput, Purpose, StepBudget, Storage};
+use tenon_planning::provision::{Preferences, ProvisionInput, Purpose, StepBudget, Storage};
 
 use classes::JudgedPool;
 
 pub use classes::{ReadyClass, judged_request, refused_requests};
-
-/// The owner kind of pods that need no new node.
-const DAEMON_SET: &str = "DaemonSet";
 
 /// An observed cluster, indexed.
 #[derive(Debug)]
@@ -120,6 +117,7 @@ impl<'a> ObservedCluster<'a> {
             },
             namespaces: snapshot.namespaces.clone(),
             taken_names: self.view.claims.keys().cloned().collect(),
+            preferences: Preferences::default(),
             steps: StepBudget::default(),
             purpose,
         }
@@ -167,7 +165,7 @@ impl<'a> ObservedCluster<'a> {
         // Some other pod is being preempted for it. A planned pod may also be nominated for its own Node.
         let preempts = nominated && !self.planned.contains(&pod.uid);
         !preempts
-            && !is_daemon(pod)
+            && !pod.shape.is_of_daemon_set()
             && pod.shape.origin == PodOrigin::Api
             && !self.counted.contains_key(&pod.uid)
     }
@@ -179,10 +177,4 @@ impl<'a> ObservedCluster<'a> {
     fn option(&self, claim: &Claim) -> Option<&InstanceTypeOption> {
         find_option(self.types.get(&claim.pool)?, &claim.state.instance()?.instance_type)
     }
-}
-
-/// Whether a DaemonSet made the pod: it comes with its node, and makes none.
-#[must_use]
-pub fn is_daemon(pod: &Pod) -> bool {
-    pod.shape.owner.as_ref().is_some_and(|owner| owner.kind == DAEMON_SET)
 }

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 
-use tenon_domain::api::node::Schedulable;
 use tenon_domain::api::{Node, Pod};
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::claim::{Claim, ClaimPhase};
@@ -16,9 +15,9 @@ use tenon_domain::quantity::Quantity;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::Taint;
-use tenon_planning::provision::{ExistingNode, NodeKind};
+use tenon_planning::provision::{ExistingNode, NodeKind, Occupancy};
 
-use super::{ObservedCluster, is_daemon};
+use super::ObservedCluster;
 
 impl<'a> ObservedCluster<'a> {
     pub(super) fn nodes(&self, leaving: &BTreeSet<ClaimName>) -> Vec<ExistingNode> {
@@ -30,7 +29,8 @@ impl<'a> ObservedCluster<'a> {
             joined.extend(claim.map(|claim| &claim.name));
             let stays =
                 claim.is_none_or(|claim| claim.phase().offers_room() && !leaving.contains(&claim.name));
-            if stays && node.meta.deleted_at.is_none() && node.schedulable == Schedulable::Yes {
+            // A cordoned node takes no pods, but other pods' rules count those that it has.
+            if stays && node.meta.deleted_at.is_none() {
                 nodes.push(self.joined(node, claim));
             }
         }
@@ -69,16 +69,13 @@ impl<'a> ObservedCluster<'a> {
             name: node.name.to_string(),
             kind,
             labels: node.meta.labels.clone(),
-            taints: node.taints.iter().filter(|taint| !goes_away(taint)).cloned().collect(),
+            taints: node.all_taints().into_iter().filter(|taint| !goes_away(taint)).collect(),
             allocatable,
-            used: ResourceList::new(),
-            daemon_used: ResourceList::new(),
-            host_ports: BTreeSet::new(),
+            occupancy: Occupancy::of(here.iter().copied()),
             pool: node.meta.labels.get(labels::NODEPOOL).and_then(|name| NodePoolName::parse(name).ok()),
         };
-        existing.take(here.iter().copied());
         if let Some(claim) = claim {
-            existing.take(self.counted_on(&claim.name));
+            existing.occupancy.extend(self.counted_on(&claim.name));
         }
         existing
     }
@@ -112,19 +109,15 @@ impl<'a> ObservedCluster<'a> {
         let placed = instance.placement.iter().flat_map(LaunchPlacement::labels);
         node_labels.extend(placed.map(|(key, value)| (key.to_owned(), value)));
         node_labels.extend(offering.map(|found| (labels::ZONE_ID.to_owned(), found.zone_id.to_string())));
-        let mut existing = ExistingNode {
+        Some(ExistingNode {
             name: claim.name.to_string(),
             kind: NodeKind::InFlight,
             labels: node_labels,
             taints: pool.template.taints.clone(),
             allocatable: self.allocatable(claim, option),
-            used: ResourceList::new(),
-            daemon_used: ResourceList::new(),
-            host_ports: BTreeSet::new(),
+            occupancy: Occupancy::of(self.counted_on(&claim.name)),
             pool: Some(claim.pool.clone()),
-        };
-        existing.take(self.counted_on(&claim.name));
-        Some(existing)
+        })
     }
 
     fn counted_on<'s>(&'s self, claim: &'s ClaimName) -> impl Iterator<Item = &'a Pod> + 's {
@@ -139,23 +132,6 @@ fn without_unrequested_efa(mut allocatable: ResourceList, requests: &ResourceLis
         allocatable.insert(ResourceName::EFA, Quantity::ZERO);
     }
     allocatable
-}
-
-/// Takes room on a node.
-trait Take {
-    fn take<'p>(&mut self, pods: impl Iterator<Item = &'p Pod>);
-}
-
-impl Take for ExistingNode {
-    fn take<'p>(&mut self, pods: impl Iterator<Item = &'p Pod>) {
-        for pod in pods {
-            self.used.add(&pod.shape.requests);
-            if is_daemon(pod) {
-                self.daemon_used.add(&pod.shape.requests);
-            }
-            self.host_ports.extend(pod.shape.host_ports.iter().cloned());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{
     ClassStatus, ClassSubnet, Condition, ConditionReason, ConditionStatus, ConditionType, ImageFault,
-    ImageRejection, ImageVariant, RejectedImage, ResolvedImage, SeenProfile,
+    ImageRejection, ImageVariant, RefusedImage, RejectedImage, ResolvedImage, SeenProfile,
 };
+use tenon_domain::image::BootMode;
 use tenon_domain::zonal_shift::ShiftEnd;
 
 use super::form::{Attributes, FieldError, Fields, ItemForm};
@@ -36,6 +37,7 @@ impl ItemForm for ClassStatus {
             to.text("name", &image.name);
             to.text("architecture", image.architecture.as_str());
             to.text_if("variant", (image.variant != ImageVariant::Any).then(|| image.variant.as_str()));
+            to.text_if("boot_mode", image.boot_mode.map(BootMode::as_str));
             to.time("created_at", image.created_at);
         });
         let rejected = (!self.rejected_images.is_empty()).then_some(&self.rejected_images);
@@ -46,6 +48,14 @@ impl ItemForm for ClassStatus {
                 to.text("reason", reason.fault.as_str());
                 to.text("message", &reason.message);
             });
+        });
+        let refused = (!self.refused_images.is_empty()).then_some(&self.refused_images);
+        to.list_if("refused_images", refused, |image, to| {
+            to.text("id", &image.id);
+            to.text("message", &image.message);
+            to.number("times", image.times);
+            to.text_if("refresh", image.refresh.as_ref());
+            to.time("until", image.until);
         });
         write_reservations(&self.reservations, to);
         write_placement_group(self.placement_group.as_ref(), to);
@@ -100,10 +110,20 @@ impl ItemForm for ClassStatus {
                     name: from.string("name")?,
                     architecture: Architecture::from_ec2(from.text("architecture")?),
                     variant: from.word_if("variant", ImageVariant::parse)?.unwrap_or_default(),
+                    boot_mode: from.word_if("boot_mode", BootMode::parse)?,
                     created_at: from.time("created_at")?,
                 })
             })?,
             rejected_images: from.list_if("rejected_images", read_rejected)?,
+            refused_images: from.list_if("refused_images", |from| {
+                Ok(RefusedImage {
+                    id: from.parsed("id")?,
+                    message: from.string("message")?,
+                    times: from.u32("times")?,
+                    refresh: from.string_if("refresh")?,
+                    until: from.time("until")?,
+                })
+            })?,
             reservations: read_reservations(from)?,
             placement_group: read_placement_group(from)?,
             instance_profile: arn.or(name),

@@ -1,20 +1,48 @@
-//! `IMAGE#`: an image as EC2 described it last.
+//! `IMAGE#`: an image as EC2 described it last, under a `revision`. `IMAGES`: which queries of classes the records
+//! answer.
+
+use std::collections::BTreeSet;
 
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::image::{
     BootMode, EnaSupport, ImageFacts, ImagePlatform, ImageRecord, ImageState, ImageVolume, RootDeviceType,
 };
 
+use tenon_domain::Timestamp;
+
 use super::form::{Attributes, FieldError, Fields, ItemForm};
+use crate::key::REVISION;
+
+/// The last sweep of the region's images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageSweep {
+    /// When it began: every image that one of its queries matched then has a record that is no older.
+    pub at: Timestamp,
+    /// The digests of the queries that EC2 answered.
+    pub queries: BTreeSet<String>,
+}
+
+impl ItemForm for ImageSweep {
+    fn write(&self, to: &mut Attributes) {
+        to.time("at", self.at);
+        to.texts("queries", &self.queries);
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        Ok(Self { at: from.time("at")?, queries: from.texts("queries")? })
+    }
+}
 
 impl ItemForm for ImageRecord {
     fn write(&self, to: &mut Attributes) {
+        to.number(REVISION, self.revision);
         to.text("id", &self.id);
         to.text("name", &self.name);
         to.text("state", self.state.as_str());
         to.text_if("architecture", self.architecture.as_ref().map(Architecture::as_str));
         to.time_if("created_at", self.created_at);
         to.text("owner", &self.owner);
+        to.text_if("owner_alias", self.owner_alias.as_ref());
         to.labels("tags", &self.tags);
         to.time_if("deprecated_at", self.deprecated_at);
         write_facts(&self.facts, to);
@@ -24,12 +52,15 @@ impl ItemForm for ImageRecord {
 
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
         Ok(Self {
+            // Records of older releases have none.
+            revision: from.u64_if(REVISION)?.unwrap_or(0),
             id: from.parsed("id")?,
             name: from.string("name")?,
             state: from.word("state", ImageState::parse)?,
             architecture: from.text_if("architecture")?.map(Architecture::from_ec2),
             created_at: from.time_if("created_at")?,
             owner: from.string("owner")?,
+            owner_alias: from.string_if("owner_alias")?,
             tags: from.labels("tags")?,
             deprecated_at: from.time_if("deprecated_at")?,
             facts: read_facts(from)?,

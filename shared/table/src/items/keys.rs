@@ -21,8 +21,12 @@ pub const CLUSTER: &str = "CLUSTER#";
 pub const UNAVAILABLE: &str = "UNAVAILABLE#";
 /// Images of a region.
 pub const IMAGE: &str = "IMAGE#";
+/// Images of a region, with all that is known of them.
+pub const ALL_OF_IMAGES: &str = "IMAGE";
 /// Memory that kubelets of a region reported.
 pub const LEARNED: &str = "LEARNED#";
+/// What instances of images showed when they booted, by cluster and class.
+pub const BOOT: &str = "IMAGEBOOT#";
 /// Instance types of a region, for people.
 pub const TYPE: &str = "TYPE#";
 /// Pools of a cluster.
@@ -110,11 +114,29 @@ pub fn image(region: &Region, image: &ImageId) -> Key {
     Key::new(region_pk(region), format!("{IMAGE}{image}"))
 }
 
+/// The last sweep of the region's images.
+#[must_use]
+pub fn image_sweep(region: &Region) -> Key {
+    Key::new(region_pk(region), "IMAGES")
+}
+
 /// Memory that a cluster's kubelets reported for a type with an image. Each cluster has its own item, so that none
 /// writes another's.
 #[must_use]
 pub fn learned(region: &Region, instance_type: &InstanceType, image: &ImageId, cluster: &ClusterName) -> Key {
     Key::new(region_pk(region), format!("{LEARNED}{instance_type}#{image}#{cluster}"))
+}
+
+/// What instances of an image showed when they booted, for a class of a cluster. `images` writes the image's own item.
+#[must_use]
+pub fn boot(region: &Region, cluster: &ClusterName, class: &NodeClassName, image: &ImageId) -> Key {
+    Key::new(region_pk(region), format!("{}{class}#{image}", boots(cluster)))
+}
+
+/// The beginning of the keys of a cluster's boot records, in its region's partition.
+#[must_use]
+pub fn boots(cluster: &ClusterName) -> String {
+    format!("{BOOT}{cluster}#")
 }
 
 /// The revision that set-level decisions of a cluster are conditional on.
@@ -317,6 +339,7 @@ mod tests {
             "REGION#us-east-1/UNAVAILABLE#offering#spot#use1-az1#m5.large",
         );
         check(&image(&region, &ImageId::parse("ami-0abc").unwrap()), "REGION#us-east-1/IMAGE#ami-0abc");
+        check(&image_sweep(&region), "REGION#us-east-1/IMAGES");
         check(
             &learned(
                 &region,
@@ -325,6 +348,15 @@ mod tests {
                 &cluster,
             ),
             "REGION#us-east-1/LEARNED#m5.large#ami-0abc#prod",
+        );
+        check(
+            &boot(
+                &region,
+                &cluster,
+                &NodeClassName::parse("default").unwrap(),
+                &ImageId::parse("ami-0abc").unwrap(),
+            ),
+            "REGION#us-east-1/IMAGEBOOT#prod#default#ami-0abc",
         );
         check(&revision(&cluster), "CLUSTER#prod/REVISION");
         check(&steps(&cluster), "CLUSTER#prod/STEPS");

@@ -25,13 +25,18 @@ impl ItemForm for ClassVerdicts {
                 VerdictOutcome::Unused { .. } => (UNUSED, None, None),
                 VerdictOutcome::Warned { message } => (WARNED, None, Some(message)),
                 VerdictOutcome::Doubted { message } => (DOUBTED, None, Some(message)),
-                VerdictOutcome::Denied { reason, message } => (DENIED, Some(reason.as_str()), Some(message)),
+                VerdictOutcome::Denied { reason, message, .. } => {
+                    (DENIED, Some(reason.as_str()), Some(message))
+                }
             };
             to.text("outcome", outcome);
             to.text_if("reason", reason);
             to.text_if("message", message);
             if let VerdictOutcome::Unused { pools } = &verdict.outcome {
                 to.text("pools", pools);
+            }
+            if let VerdictOutcome::Denied { image, .. } = &verdict.outcome {
+                to.text_if("image", image.as_ref());
             }
             to.text("by", verdict.by.as_str());
             to.time("at", verdict.at);
@@ -73,6 +78,7 @@ fn read_outcome(from: Fields<'_>) -> Result<VerdictOutcome, FieldError> {
         DENIED => VerdictOutcome::Denied {
             reason: from.word("reason", ConditionReason::parse)?,
             message: from.string("message")?,
+            image: from.parsed_if("image")?,
         },
         other => {
             let problem = FieldProblem::Invalid(format!("`{other}` is unknown"));

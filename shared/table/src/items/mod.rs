@@ -4,6 +4,7 @@
 //! versioned: readers accept one version before and after, ignore unknown attributes, and name the item and the
 //! attribute of an error; writers preserve unknown attributes. The domain decides what items mean.
 
+pub mod boot;
 pub mod catalog;
 pub mod claim;
 pub mod class_status;
@@ -34,6 +35,7 @@ pub mod unavailable;
 
 pub use catalog::{CatalogMeta, PartMeta};
 pub use form::{FieldError, FormError, ItemForm, from_item, from_items, put, set, set_expiring, to_item};
+pub use image::ImageSweep;
 pub use instance::InstanceOwner;
 pub use journal::{Journal, journal_from_item};
 pub use keys::JournalOf;

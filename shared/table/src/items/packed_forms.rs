@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tenon_domain::catalog::facts::{
-    Architecture, Ebs, Gpu, Hypervisor, InferenceAccelerator, InstanceStore, InstanceTypeFacts, Network,
-    NetworkCard, NeuronDevice, PlacementStrategy, Processor, Support, UsageClass,
+    Architecture, BootModes, Ebs, Gpu, Hypervisor, InferenceAccelerator, InstanceStore, InstanceTypeFacts,
+    Network, NetworkCard, NeuronDevice, PlacementStrategy, Processor, Support, UsageClass,
 };
 use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::id::{InstanceType, ParseIdError, Zone, ZoneId};
@@ -32,6 +32,12 @@ pub(super) enum PartForm<'a> {
     OnDemandPrices(Vec<(&'a str, u64)>),
     #[serde(borrow)]
     SpotPrices(SpotForm<'a>),
+    /// Types with their boot modes, which the first variant lacks: a number for each row.
+    BootingTypes {
+        #[serde(borrow)]
+        rows: Vec<FactsForm<'a>>,
+        boot_modes: Vec<u8>,
+    },
 }
 
 /// A packed value that isn't one of the domain's.
@@ -43,6 +49,8 @@ pub(super) enum FormsError {
     Strategy(String),
     #[error("`{0}` isn't a level of support")]
     Support(u8),
+    #[error("`{0}` is no number for boot modes")]
+    BootModes(u8),
     #[error("its columns don't match")]
     Columns,
 }
@@ -95,9 +103,10 @@ struct NetworkForm {
 impl<'a> PartForm<'a> {
     pub(super) fn of(data: &'a PartData) -> Self {
         match data {
-            PartData::InstanceTypes(types) => {
-                Self::InstanceTypes(types.values().map(|facts| FactsForm::of(facts)).collect())
-            }
+            PartData::InstanceTypes(types) => Self::BootingTypes {
+                rows: types.values().map(|facts| FactsForm::of(facts)).collect(),
+                boot_modes: types.values().map(|facts| boot_modes_number(facts.boot_modes)).collect(),
+            },
             PartData::Offerings(offerings) => {
                 let zones = offerings.zones.iter().map(|(zone, id)| (zone.as_str(), id.as_str()));
                 let offered = offerings
@@ -115,12 +124,13 @@ impl<'a> PartForm<'a> {
 
     pub(super) fn data(self) -> Result<PartData, FormsError> {
         Ok(match self {
-            Self::InstanceTypes(rows) => {
-                let facts = rows.into_iter().map(|row| {
-                    let facts = row.facts()?;
-                    Ok((facts.name.clone(), Arc::new(facts)))
-                });
-                PartData::InstanceTypes(facts.collect::<Result<_, FormsError>>()?)
+            Self::InstanceTypes(rows) => types(rows.into_iter().map(|row| (row, BootModes::Untold)))?,
+            Self::BootingTypes { rows, boot_modes: numbers } => {
+                if rows.len() != numbers.len() {
+                    return Err(FormsError::Columns);
+                }
+                let modes = numbers.into_iter().map(boot_modes).collect::<Result<Vec<_>, _>>()?;
+                types(rows.into_iter().zip(modes))?
             }
             Self::Offerings { zones, offered } => {
                 let zone = |(zone, id)| Ok((Zone::parse(zone)?, ZoneId::parse(id)?));
@@ -140,6 +150,14 @@ impl<'a> PartForm<'a> {
             Self::SpotPrices(form) => PartData::SpotPrices(form.data()?),
         })
     }
+}
+
+fn types<'a>(rows: impl Iterator<Item = (FactsForm<'a>, BootModes)>) -> Result<PartData, FormsError> {
+    let facts = rows.map(|(row, boot_modes)| {
+        let facts = row.facts(boot_modes)?;
+        Ok((facts.name.clone(), Arc::new(facts)))
+    });
+    Ok(PartData::InstanceTypes(facts.collect::<Result<_, FormsError>>()?))
 }
 
 impl<'a> FactsForm<'a> {
@@ -172,7 +190,7 @@ impl<'a> FactsForm<'a> {
         }
     }
 
-    fn facts(self) -> Result<InstanceTypeFacts, FormsError> {
+    fn facts(self, boot_modes: BootModes) -> Result<InstanceTypeFacts, FormsError> {
         let strategy =
             |word: &str| PlacementStrategy::parse(word).ok_or_else(|| FormsError::Strategy(word.to_owned()));
         let store = |(total_gb, nvme)| Ok::<_, FormsError>(InstanceStore { total_gb, nvme: support(nvme)? });
@@ -216,6 +234,7 @@ impl<'a> FactsForm<'a> {
                 .into_iter()
                 .map(strategy)
                 .collect::<Result<_, _>>()?,
+            boot_modes,
         })
     }
 }
@@ -269,11 +288,81 @@ const fn support(number: u8) -> Result<Support, FormsError> {
     }
 }
 
+const fn boot_modes_number(modes: BootModes) -> u8 {
+    match modes {
+        BootModes::Untold => 0,
+        BootModes::LegacyBios => 1,
+        BootModes::Uefi => 2,
+        BootModes::Both => 3,
+    }
+}
+
+const fn boot_modes(number: u8) -> Result<BootModes, FormsError> {
+    match number {
+        0 => Ok(BootModes::Untold),
+        1 => Ok(BootModes::LegacyBios),
+        2 => Ok(BootModes::Uefi),
+        3 => Ok(BootModes::Both),
+        other => Err(FormsError::BootModes(other)),
+    }
+}
+
 fn usage_class_word(class: &UsageClass) -> &str {
     match class {
         UsageClass::OnDemand => "on-demand",
         UsageClass::Spot => "spot",
         UsageClass::CapacityBlock => "capacity-block",
         UsageClass::Other(word) => word,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
+
+    use super::*;
+
+    fn types() -> PartData {
+        let of = |name: &str, modes: &[&str]| {
+            let info: InstanceTypeInfo = serde_json::from_value(serde_json::json!({
+                "InstanceType": name,
+                "VCpuInfo": {"DefaultVCpus": 2},
+                "MemoryInfo": {"SizeInMiB": 8192},
+                "ProcessorInfo": {"SupportedArchitectures": ["x86_64"]},
+                "SupportedBootModes": modes,
+                "NetworkInfo": {
+                    "NetworkCards": [{"NetworkCardIndex": 0, "MaximumNetworkInterfaces": 3}],
+                    "Ipv4AddressesPerInterface": 10
+                }
+            }))
+            .unwrap();
+            let facts = facts(&info, &Limits::default()).unwrap();
+            (facts.name.clone(), Arc::new(facts))
+        };
+        PartData::InstanceTypes(BTreeMap::from([
+            of("m4.large", &["legacy-bios"]),
+            of("m5.large", &["legacy-bios", "uefi"]),
+            of("m9.large", &["a-newer-mode"]),
+        ]))
+    }
+
+    fn modes(data: PartData) -> Vec<BootModes> {
+        let PartData::InstanceTypes(types) = data else { panic!("{data:?}") };
+        types.values().map(|facts| facts.boot_modes).collect()
+    }
+
+    #[test]
+    fn types_keep_their_boot_modes_and_those_of_an_older_release_have_none() {
+        let data = types();
+        let bytes = postcard::to_allocvec(&PartForm::of(&data)).unwrap();
+        let read: PartForm<'_> = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!(modes(read.data().unwrap()), [BootModes::LegacyBios, BootModes::Both, BootModes::Untold]);
+        let PartData::InstanceTypes(types) = &data else { panic!("{data:?}") };
+        let older = PartForm::InstanceTypes(types.values().map(|facts| FactsForm::of(facts)).collect());
+        let bytes = postcard::to_allocvec(&older).unwrap();
+        let read: PartForm<'_> = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!(modes(read.data().unwrap()), [BootModes::Untold; 3]);
     }
 }

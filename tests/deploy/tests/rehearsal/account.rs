@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aws_config::BehaviorVersion;
+use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::{Value, json};
 use tenon_domain::wake::FunctionName;
@@ -128,6 +129,23 @@ impl RehearsalAccount {
             .await;
         }
     }
+}
+
+/// Puts an event on the installation's bus.
+pub(crate) async fn put_event(
+    events: &aws_sdk_eventbridge::Client,
+    source: &str,
+    detail_type: &str,
+    detail: &Value,
+) {
+    let entry = PutEventsRequestEntry::builder()
+        .event_bus_name(INSTALLATION)
+        .source(source)
+        .detail_type(detail_type)
+        .detail(detail.to_string())
+        .build();
+    let sent = events.put_events().entries(entry).send().await.expect("the bus answers");
+    assert_eq!(sent.failed_entry_count, 0, "{sent:?}");
 }
 
 /// An event of EC2 in the envelope in which EventBridge delivers it.

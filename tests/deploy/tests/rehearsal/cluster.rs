@@ -5,26 +5,29 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenon_agent::bell::DETAIL_TYPE;
 use tenon_agent::{Agent, Bell, BellError, Burst, Reported, Ring};
 use tenon_domain::id::ClusterName;
+use tenon_domain::manifest;
 use tenon_dynamodb::DynamoTable;
 use tenon_simulated_cluster::{SimulatedCluster, SimulationConfig};
+use tenon_snapshot::object::Kind;
 use tokio::sync::Mutex;
 
-use crate::account::{INSTALLATION, RehearsalAccount};
-use crate::network::{DISCOVERY, Network};
-use crate::wait::eventually;
+use crate::account::{INSTALLATION, RehearsalAccount, put_event};
+use crate::classes::{alias_version, ready};
 
 /// The cluster's name.
 pub(crate) const CLUSTER: &str = "prod";
-/// Its one pool, and its one class.
+/// Its pool, and that pool's class.
 pub(crate) const POOL: &str = "default";
 
-/// Of a node with two processors this leaves too little for another such pod: each gets a node of its own.
+/// The pool and the class, as their users write them.
+const GETTING_STARTED: &str = include_str!("../../../manifests/getting-started.yaml");
+/// The cheapest type for one such pod has two processors, which leaves too little for another: each gets a node of its
+/// own.
 const POD_CPU: &str = "1500m";
 
 /// A cluster with its agent.
@@ -36,11 +39,16 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster that uses the network. Its class is resolved and its pool can launch.
-    pub(crate) async fn join(account: &RehearsalAccount, network: &Network) -> Self {
+    /// A cluster with the pool and the class of Karpenter's getting-started page. The class is ready.
+    pub(crate) async fn join(account: &RehearsalAccount) -> Self {
         let name: ClusterName = CLUSTER.parse().unwrap();
         let objects = SimulatedCluster::new(SimulationConfig::default(), Timestamp::now());
-        for object in [class(network), pool()] {
+        let variables = [("${CLUSTER_NAME}", CLUSTER), ("${ALIAS_VERSION}", &alias_version().await)];
+        let manifests = variables.iter().fold(GETTING_STARTED.to_owned(), |text, (name, value)| {
+            assert!(text.contains(name), "the page has `{name}`");
+            text.replace(name, value)
+        });
+        for object in manifest::objects("getting-started.yaml", &manifests) {
             objects.apply(object).expect("the API server takes it");
         }
         let rung = Arc::new(Mutex::new(None));
@@ -48,10 +56,20 @@ impl Cluster {
         let agent = Agent::new(name, objects.clone(), account.table.clone(), bell);
         let mut cluster = Self { objects, agent, rung, pods: 0 };
         cluster.report().await;
-        let pk = format!("CLUSTER#{CLUSTER}");
-        let item = eventually("the class's status", || account.item(pk.as_str(), "NODECLASS#default")).await;
-        assert!(format!("{:?}", item.get("images")).contains(&network.image), "{item:?}");
+        ready(account, POOL).await;
         cluster
+    }
+
+    /// Applies a class and reports it.
+    pub(crate) async fn apply_class(&mut self, class: Value) {
+        self.objects.apply(class).expect("the API server takes it");
+        self.report().await;
+    }
+
+    /// Deletes a class and reports that.
+    pub(crate) async fn delete_class(&mut self, name: &str) {
+        let _accepted = self.objects.delete(Kind::Ec2NodeClass, "", name);
+        self.report().await;
     }
 
     /// Lets the agent report; returns the time of its ring, if it rang.
@@ -85,53 +103,10 @@ impl Bell for BusBell {
         let form = ring.to_form(&CLUSTER.parse().unwrap());
         let mut detail = serde_json::to_value(form).unwrap();
         detail["installation"] = json!(INSTALLATION);
-        let entry = PutEventsRequestEntry::builder()
-            .event_bus_name(INSTALLATION)
-            .source(format!("tenon.agent.{CLUSTER}"))
-            .detail_type(DETAIL_TYPE)
-            .detail(detail.to_string())
-            .build();
         *self.rung.lock().await = Some(Instant::now());
-        let sent = self.events.put_events().entries(entry).send().await.expect("the bus answers");
-        assert_eq!(sent.failed_entry_count, 0, "{sent:?}");
+        put_event(&self.events, &format!("tenon.agent.{CLUSTER}"), DETAIL_TYPE, &detail).await;
         Ok(())
     }
-}
-
-fn class(network: &Network) -> Value {
-    json!({
-        "apiVersion": "karpenter.k8s.aws/v1",
-        "kind": "EC2NodeClass",
-        "metadata": { "name": POOL },
-        "spec": {
-            "amiFamily": "AL2023",
-            "amiSelectorTerms": [{ "id": network.image }],
-            "subnetSelectorTerms": [{ "tags": { DISCOVERY: CLUSTER } }],
-            "securityGroupSelectorTerms": [{ "tags": { DISCOVERY: CLUSTER } }],
-            "role": format!("{CLUSTER}-node"),
-        },
-    })
-}
-
-fn pool() -> Value {
-    json!({
-        "apiVersion": "karpenter.sh/v1",
-        "kind": "NodePool",
-        "metadata": { "name": POOL },
-        "spec": {
-            "template": { "spec": {
-                "nodeClassRef": { "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": POOL },
-                "requirements": [
-                    { "key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"] },
-                    { "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"] },
-                    { "key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"] },
-                    { "key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"] },
-                ],
-                "expireAfter": "720h",
-            } },
-            "disruption": { "consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "Never" },
-        },
-    })
 }
 
 fn pod(name: &str) -> Value {

@@ -41,7 +41,7 @@ async fn cluster_stack() -> String {
         ("CertificateAuthority", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t".to_owned()),
         ("KubernetesVersion", "1.35".to_owned()),
         ("ServiceCidr", "10.100.0.0/16".to_owned()),
-        ("NodeRole1", format!("{CLUSTER}-node")),
+        ("NodeRole1", node_role()),
         ("NodeRole2", "team/gpu".to_owned()),
         ("NodeRole2Profile", "gpu-node".to_owned()),
         ("SubnetTags", format!("{DISCOVERY}={CLUSTER}")),
@@ -61,29 +61,33 @@ pub(crate) async fn both_stacks() {
     let bootstrap = root().join("target/functions/catalog/bootstrap");
     assert!(bootstrap.exists(), "`{}` isn't there: run `infra/build host`", bootstrap.display());
     region_stack().await;
-    node_role().await;
+    make_node_role().await;
     cluster_stack().await;
 }
 
-/// The role of the nodes, which an account has before the cluster's stack makes its instance profile.
-async fn node_role() {
+/// The role of the nodes, by the name that Karpenter's getting-started page gives it.
+fn node_role() -> String {
+    format!("KarpenterNodeRole-{CLUSTER}")
+}
+
+/// An account has the role before the cluster's stack makes its instance profile.
+async fn make_node_role() {
     let trust = r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}"#;
-    let name = format!("{CLUSTER}-node");
-    aws(&["iam", "create-role", "--role-name", &name, "--assume-role-policy-document", trust]).await;
+    aws(&["iam", "create-role", "--role-name", &node_role(), "--assume-role-policy-document", trust]).await;
 }
 
 #[test]
 #[ignore = "needs ministack: tests/deploy/run"]
 fn a_role_has_the_instance_profile_that_the_stack_makes_or_names() {
     rehearse(|world| async {
-        let made = format!("{INSTALLATION}-{REGION}-{CLUSTER}-{CLUSTER}-node");
+        let made = format!("{INSTALLATION}-{REGION}-{CLUSTER}-{}", node_role());
         let found = aws(&["iam", "get-instance-profile", "--instance-profile-name", &made]).await;
         assert_eq!(found["InstanceProfile"]["InstanceProfileName"], made.as_str());
 
         let (pk, sk) = (format!("REGION#{REGION}"), format!("CLUSTER#{CLUSTER}"));
         let item = world.account.item(pk.as_str(), sk.as_str()).await.expect("the cluster's entry");
         let entry: Registry = from_item(&Key::new(pk, sk), &item).expect("an entry");
-        let expected = [(format!("{CLUSTER}-node"), made.clone()), ("gpu".to_owned(), "gpu-node".to_owned())];
+        let expected = [(node_role(), made.clone()), ("gpu".to_owned(), "gpu-node".to_owned())];
         assert_eq!(entry.allowed.node_roles, BTreeMap::from(expected));
 
         let class = world.account.item(format!("CLUSTER#{CLUSTER}"), "NODECLASS#default").await;

@@ -6,6 +6,7 @@ use aws_sdk_ec2::types::{Filter, Instance};
 use tenon_table::{Item, Value};
 
 use crate::account::{INSTALLATION, RehearsalAccount};
+use crate::classes::AL2023_STANDARD_X86_64;
 use crate::cluster::CLUSTER;
 use crate::wait::{eventually, timed};
 use crate::world::{RehearsalWorld, rehearse};
@@ -52,7 +53,7 @@ fn a_doorbell_leads_to_an_instance() {
         let tag =
             |key: &str| instance.tags().iter().find(|tag| tag.key() == Some(key)).and_then(|tag| tag.value());
         assert_eq!(tag("tenon.dev/installation"), Some(INSTALLATION));
-        assert_eq!(instance.image_id(), Some(world.network.image.as_str()));
+        assert_eq!(instance.image_id(), Some(AL2023_STANDARD_X86_64), "the alias's image for its type");
         let owner =
             eventually("the owner of the instance", || account.item(format!("INSTANCE#{id}"), "INSTANCE"))
                 .await;

@@ -13,6 +13,7 @@
 
 mod account;
 mod catalog;
+mod classes;
 mod cluster;
 mod command_line;
 mod dead_letters;

@@ -1,4 +1,4 @@
-//! The account before the stacks: a VPC with the cluster's tags, and an image.
+//! The account before the stacks: a VPC with the cluster's tags. Images are made later.
 
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types::{ResourceType, Tag, TagSpecification};
@@ -9,31 +9,22 @@ use crate::cluster::CLUSTER;
 /// The tag by which classes find subnets and groups.
 pub(crate) const DISCOVERY: &str = "karpenter.sh/discovery";
 
-/// The account's network, and the image of its nodes.
-#[derive(Debug, Clone)]
-pub(crate) struct Network {
-    pub(crate) image: String,
-}
-
-impl Network {
-    /// Makes it.
-    pub(crate) async fn make(ec2: &Client) -> Self {
-        let tagged = |of: ResourceType| {
-            let tag = Tag::builder().key(DISCOVERY).value(CLUSTER).build();
-            TagSpecification::builder().resource_type(of).tags(tag).build()
-        };
-        let vpc = ec2.create_vpc().cidr_block("10.0.0.0/16").send().await.expect("a VPC");
-        let vpc = vpc.vpc.and_then(|vpc| vpc.vpc_id).expect("a VPC has an id");
-        for (n, zone) in ["us-east-1a", "us-east-1b"].into_iter().enumerate() {
-            let subnet = ec2.create_subnet().vpc_id(&vpc).cidr_block(format!("10.0.{n}.0/24"));
-            let subnet = subnet.availability_zone(zone).tag_specifications(tagged(ResourceType::Subnet));
-            subnet.send().await.expect("a subnet");
-        }
-        let group = ec2.create_security_group().group_name("nodes").description("nodes").vpc_id(&vpc);
-        let group = group.tag_specifications(tagged(ResourceType::SecurityGroup));
-        group.send().await.expect("a security group");
-        Self { image: make_image(ec2, "node-2026-11").await }
+/// Makes the network.
+pub(crate) async fn make_network(ec2: &Client) {
+    let tagged = |of: ResourceType| {
+        let tag = Tag::builder().key(DISCOVERY).value(CLUSTER).build();
+        TagSpecification::builder().resource_type(of).tags(tag).build()
+    };
+    let vpc = ec2.create_vpc().cidr_block("10.0.0.0/16").send().await.expect("a VPC");
+    let vpc = vpc.vpc.and_then(|vpc| vpc.vpc_id).expect("a VPC has an id");
+    for (n, zone) in ["us-east-1a", "us-east-1b"].into_iter().enumerate() {
+        let subnet = ec2.create_subnet().vpc_id(&vpc).cidr_block(format!("10.0.{n}.0/24"));
+        let subnet = subnet.availability_zone(zone).tag_specifications(tagged(ResourceType::Subnet));
+        subnet.send().await.expect("a subnet");
     }
+    let group = ec2.create_security_group().group_name("nodes").description("nodes").vpc_id(&vpc);
+    let group = group.tag_specifications(tagged(ResourceType::SecurityGroup));
+    group.send().await.expect("a security group");
 }
 
 /// An image of `tests/servers/moto-images.json`. moto's own images have no architecture, copies have.

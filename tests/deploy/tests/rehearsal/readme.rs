@@ -3,9 +3,10 @@
 //! In the expected output `…` stands for any characters, and as a line of its own for any further lines; the number
 //! of blanks between words doesn't count.
 
-use crate::images::becomes;
+use crate::images::{becomes, state_change};
 use crate::launches::launch;
 use crate::marks::mark;
+use crate::network::make_image;
 use crate::tools::{root, shell};
 use crate::world::rehearse;
 
@@ -92,10 +93,9 @@ fn an_example_is_a_command_and_its_lines() {
 fn the_readmes_queries_print_what_it_says() {
     rehearse(|world| async {
         launch(world).await;
-        // The class's image is found by a sweep, which is due every five minutes.
-        let sweep = r#"{"source":"tenon.schedule","detail-type":"Sweep","detail":{}}"#;
-        world.account.send("images", sweep).await;
-        becomes(&world.account, &world.network.image, "available").await;
+        let image = make_image(&world.account.ec2, "node-2026-11").await;
+        world.account.send("images", &state_change(&image, "available").to_string()).await;
+        becomes(&world.account, &image, "available").await;
         world.account.settled().await;
         mark(&world.account, "offering#spot#use1-az2#m7i.large").await;
         let readme = std::fs::read_to_string(root().join("README.md")).expect("a README");

@@ -13,14 +13,13 @@ use tenon_twin::{RegionTwin, TwinConfig};
 
 use crate::account::{REGION, RehearsalAccount};
 use crate::cluster::Cluster;
-use crate::network::Network;
+use crate::network::make_network;
 use crate::tools::variable;
 use crate::{catalog, deploy};
 
 /// The deployment.
 pub(crate) struct RehearsalWorld {
     pub(crate) account: RehearsalAccount,
-    pub(crate) network: Network,
     pub(crate) cluster: Mutex<Cluster>,
 }
 
@@ -48,15 +47,15 @@ impl RehearsalWorld {
         assert!(!BEGUN.swap(true, Ordering::SeqCst), "the deployment failed: see the first test that did");
         serve_prices().await;
         let account = RehearsalAccount::new().await;
-        let network = Network::make(&account.ec2).await;
+        make_network(&account.ec2).await;
         let begun = Instant::now();
         deploy::both_stacks().await;
         println!("both stacks deployed in {:.1} s", begun.elapsed().as_secs_f64());
         let begun = Instant::now();
         catalog::run_schedules(&account).await;
         println!("the catalogue filled in {:.1} s", begun.elapsed().as_secs_f64());
-        let cluster = Cluster::join(&account, &network).await;
-        Self { account, network, cluster: Mutex::new(cluster) }
+        let cluster = Cluster::join(&account).await;
+        Self { account, cluster: Mutex::new(cluster) }
     }
 }
 

@@ -58,6 +58,9 @@ pub async fn the_line_launches_for_pods_and_takes_back_what_never_joins<S: Serve
     line.add_pods(0, "0").await;
     line.pass(REGISTRATION).await;
     line.sweep().await;
+    // What the instances showed of the image is written before their claims go.
+    line.pass(A_WHILE).await;
+    line.sweep().await;
     line.pass(A_WHILE).await;
     line.sweep().await;
     assert_eq!(phases(&line), BTreeMap::from([(ClaimPhase::Terminated, 3)]));

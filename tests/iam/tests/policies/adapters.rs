@@ -10,7 +10,7 @@ use crate::{WORLD, root};
 
 /// Where adapters send from, with the service of each client there.
 const ADAPTERS: &[(&str, &str)] = &[
-    ("shared/aws/src", "arc-zonal-shift ec2 iam pricing ssm"),
+    ("shared/aws/src", "arc-zonal-shift ec2 iam pricing ssm sts"),
     ("shared/dynamodb/src", "dynamodb"),
     ("shared/lambda/src", "sqs events"),
     ("agent/src", "sqs events"),

@@ -7,8 +7,8 @@ use super::wire::{
     DeviceInfo, EbsInfo, InstanceStorageInfo, InstanceTypeInfo, MemoryInfo, NetworkInfo, items,
 };
 use crate::catalog::facts::{
-    Architecture, Ebs, Gpu, Hypervisor, InferenceAccelerator, InstanceStore, InstanceTypeFacts, Network,
-    NetworkCard, NeuronDevice, PlacementStrategy, Processor, Support, UsageClass,
+    Architecture, BootModes, Ebs, Gpu, Hypervisor, InferenceAccelerator, InstanceStore, InstanceTypeFacts,
+    Network, NetworkCard, NeuronDevice, PlacementStrategy, Processor, Support, UsageClass,
 };
 use crate::id::{InstanceType, ParseIdError};
 
@@ -104,6 +104,7 @@ pub fn facts(info: &InstanceTypeInfo, limits: &Limits) -> Result<InstanceTypeFac
         .iter()
         .filter_map(|name| PlacementStrategy::parse(name))
         .collect(),
+        boot_modes: BootModes::from_ec2(items(info.supported_boot_modes.as_ref())),
     })
 }
 

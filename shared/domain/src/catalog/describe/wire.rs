@@ -32,6 +32,8 @@ wire! {
         hypervisor: "Hypervisor" => String,
         /// `supported` or `unsupported`.
         nitro_enclaves_support: "NitroEnclavesSupport" => String,
+        /// `legacy-bios`, `uefi`.
+        supported_boot_modes: "SupportedBootModes" => Vec<String>,
         /// `on-demand`, `spot`, `capacity-block`.
         supported_usage_classes: "SupportedUsageClasses" => Vec<String>,
         /// `hvm`, `paravirtual`.

@@ -16,6 +16,13 @@ fn another_image_marks_drift_and_the_same_one_clears_it() {
     assert_eq!((cleared.marks[0].drift.is_none(), cleared.commands.len()), (true, 0));
 }
 
+#[test]
+fn a_node_of_an_image_that_failed_later_stays() {
+    let mut world = cluster(vec![settled(0, OLD, busy(0))], BudgetNodes::Percent(100));
+    world.classes[0].failed_images.insert(ImageId::parse(OLD).unwrap());
+    assert!(plan(&world).0.marks.is_empty());
+}
+
 /// A class of an alias has an image for types with GPUs beside the one for types without.
 #[test]
 fn another_variants_image_is_no_drift() {
@@ -109,6 +116,28 @@ fn an_instance_that_an_open_reservation_took_never_drifts_from_it() {
     let mut world = reserved(FeatureGate::Enabled, &["cr-2"]);
     world.claims = vec![settled(0, NEW, busy(0))];
     assert!(plan(&world).0.is_empty());
+}
+
+/// Also a selector that is new, and one that is gone: a node can't move into a group, or out of it.
+#[test]
+fn a_claim_drifts_from_another_placement_group_than_its_class_has_and_not_from_its_partition() {
+    let check = |launched: Option<&str>, partition: Option<u32>, selected: Option<&str>| {
+        let mut view = settled(0, NEW, busy(0));
+        let placement = launched.map(|id| LaunchPlacement { group: id.parse().unwrap(), partition });
+        let instance = LaunchedInstance { placement, ..instance(0, NEW) };
+        view.claim.state = ClaimState::Initialized { instance, node: node_name(0), at: at(-900) };
+        let mut world = cluster(vec![view], BudgetNodes::Percent(0));
+        world.classes[0].placement_group = selected.map(|id| id.parse().unwrap());
+        let drift = plan(&world).0.marks.pop().and_then(|mark| mark.drift);
+        drift.map(|drift| format!("{} {} {}", drift.reason.as_str(), drift.from, drift.to))
+    };
+    assert_eq!(check(Some("pg-1"), None, Some("pg-1")), None);
+    assert_eq!(check(Some("pg-1"), Some(2), Some("pg-1")), None);
+    assert_eq!(check(None, None, None), None);
+    let drifts = |text: &str| Some(format!("PlacementGroupDrift {text}"));
+    assert_eq!(check(Some("pg-1"), Some(2), Some("pg-2")), drifts("pg-1 pg-2"));
+    assert_eq!(check(None, None, Some("pg-1")), drifts("none pg-1"));
+    assert_eq!(check(Some("pg-1"), None, None), drifts("pg-1 none"));
 }
 
 #[test]

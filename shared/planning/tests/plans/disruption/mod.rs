@@ -29,6 +29,7 @@ use tenon_domain::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NamespacedName, NodeClassName,
     NodeName, NodePoolName, SubnetId, Zone,
 };
+use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::registry::{FeatureGate, Gates};
 use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::{
@@ -40,6 +41,7 @@ use tenon_planning::disruption::{
     ClaimView, ClassReadiness, ClassView, CommandStep, DisruptionInput, DisruptionPlan, DisruptionReport,
     DriftingReservations, HaltState, NodeView, RefusalReason, plan,
 };
+use tenon_planning::provision::Occupancy;
 use tenon_planning::provision::{NodeKind, StepBudget};
 
 pub(super) const OLD: &str = "ami-old";
@@ -121,10 +123,13 @@ pub(super) fn class() -> ClassView {
             name: "new".to_owned(),
             architecture: Architecture::X86_64,
             variant: ImageVariant::Any,
+            boot_mode: None,
             created_at: at(0),
         }],
+        failed_images: BTreeSet::new(),
         subnets: vec![SubnetId::parse("subnet-1").unwrap()],
         reservations: None,
+        placement_group: None,
     }
 }
 
@@ -140,7 +145,7 @@ pub(super) fn cluster(claims: Vec<ClaimView>, budget: BudgetNodes) -> Disruption
             NodeKind::Initialized,
             &[("cpu", "3900m"), ("memory", "4086Mi"), ("pods", "5")],
         );
-        one.used = ResourceList::sum(found.pods.iter().map(|pod| &pod.shape.requests));
+        one.occupancy = Occupancy::of(&found.pods);
         world.nodes.push(one);
     }
     DisruptionInput {

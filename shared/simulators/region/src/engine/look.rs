@@ -100,7 +100,7 @@ impl SimulatedRegion {
 
     /// Makes an image: pending first.
     pub fn make_image(&mut self, form: &crate::scenario::ImageForm) -> tenon_domain::id::ImageId {
-        let id = self.twin.create_image(crate::scenario::new_image(form));
+        let id = self.twin.create_image(crate::scenario::new_image(form, self.clock.now()));
         self.note(id.as_str(), format!("image `{}` is being made", form.name));
         id
     }

@@ -52,6 +52,9 @@ pub struct ClusterForm {
     /// Whether its gate `ReservedCapacity` is open.
     #[serde(default)]
     pub reserved_capacity: bool,
+    /// The owners of images that its stack allows; `self` and `amazon` where absent.
+    #[serde(default)]
+    pub image_owners: Vec<String>,
     /// Whether zonal shift is on for it, in EKS and in its stack.
     #[serde(default)]
     pub zonal_shift: bool,
@@ -78,6 +81,12 @@ pub struct ImageForm {
     /// Whether it fails in the end.
     #[serde(default)]
     pub fails: bool,
+    /// The account that owns it; this one where absent. EC2 sends events of its own images to an account, and of no others.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// How long after its making it is deprecated.
+    #[serde(default, deserialize_with = "optional_duration")]
+    pub deprecated_after: Option<SignedDuration>,
 }
 
 fn default_architecture() -> String {
@@ -112,6 +121,19 @@ pub enum ScenarioStep {
     DeregisterImage(String),
     /// Disables the image of that name.
     DisableImage(String),
+    /// Takes the account's right to launch the image of that name, which EC2 goes on to describe.
+    UnshareImage(String),
+    /// Gives that right back.
+    ShareImage(String),
+    /// Breaks an image for instances that are launched from now on.
+    BreakImage {
+        /// The image's name.
+        image: String,
+        /// `key`: the launch may not use its KMS key. `boot`: its instances never join.
+        how: String,
+    },
+    /// Mends the image of that name for instances that are launched from now on.
+    MendImage(String),
     /// EC2 takes back the first running spot instance, by id.
     InterruptSpot {},
     /// Stops the first running instance, by id, outside Tenon.
@@ -138,6 +160,22 @@ pub enum ScenarioStep {
     },
     /// Policies allow the call of that name again.
     AllowCall(String),
+    /// Policies deny launches of one image.
+    DenyImage {
+        /// The image's name.
+        image: String,
+        /// Why, in the words of EC2's message.
+        because: String,
+    },
+    /// Policies allow launches of the image of that name again.
+    AllowImage(String),
+    /// EC2 throttles the next calls of a name, such as `RunInstances`.
+    ThrottleCall {
+        /// The call.
+        call: String,
+        /// How many.
+        times: u64,
+    },
     /// AWS releases images of a family: `AmazonLinux2`, `AmazonLinux2023`, `Bottlerocket` or `Windows`.
     ReleaseImages {
         /// The family.
@@ -209,6 +247,18 @@ pub enum ScenarioStep {
         /// Its tags.
         #[serde(default)]
         tags: BTreeMap<String, String>,
+    },
+    /// Makes a placement group.
+    PlacementGroup {
+        /// Its id.
+        id: String,
+        /// Its name.
+        name: String,
+        /// `cluster`, `partition` or `spread`.
+        strategy: String,
+        /// How many partitions it has.
+        #[serde(default)]
+        partitions: Option<u32>,
     },
     /// The capacity reservation of that id ends: its instances keep running without one.
     EndReservation(String),

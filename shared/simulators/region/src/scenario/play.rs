@@ -3,20 +3,23 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenon_domain::catalog::LearnedMemory;
+use tenon_domain::catalog::facts::PlacementStrategy;
 use tenon_domain::catalog::settings::MIB;
-use tenon_domain::id::{ClusterName, ImageId, InstanceType, ParseIdError, ReservationId, Zone};
+use tenon_domain::id::{
+    ClusterName, ImageId, InstanceType, ParseIdError, PlacementGroupId, ReservationId, Zone,
+};
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{CapacityReservation, InstanceState, TargetCapacityType, cluster_arn};
+use tenon_ec2::port::{CapacityReservation, InstanceState, PlacementGroup, TargetCapacityType, cluster_arn};
 use tenon_memory_table::block_on;
 use tenon_runtime::error::chain;
 use tenon_simulated_cluster::SimulatedCluster;
 use tenon_snapshot::Kind;
 use tenon_table::marks::{MarksError, Meant, clear_marks};
 use tenon_twin::CapacityPool;
-use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, PublishedFamily};
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, ImageDefect, PublishedFamily};
 
 use super::form::{Scenario, ScenarioStep};
 use crate::engine::SimulatedRegion;
@@ -143,6 +146,17 @@ impl Player {
             ScenarioStep::DisableImage(name) => {
                 region.twin().disable_image(self.image(name)?).map_err(|error| error.to_string())?;
             }
+            ScenarioStep::UnshareImage(name) => region.twin().unshare_image(self.image(name)?),
+            ScenarioStep::ShareImage(name) => region.twin().share_image(self.image(name)?),
+            ScenarioStep::BreakImage { image, how } => {
+                let defect = match how.as_str() {
+                    "key" => ImageDefect::Key,
+                    "boot" => ImageDefect::Boot,
+                    _ => return Err(format!("`{how}` isn't `key` or `boot`")),
+                };
+                set_defect(region, self.image(image)?, Some(defect))?;
+            }
+            ScenarioStep::MendImage(name) => set_defect(region, self.image(name)?, None)?,
             ScenarioStep::InterruptSpot {} => interrupt_spot(region)?,
             ScenarioStep::StopInstance {} => push_instance(region, InstanceState::Stopping)?,
             ScenarioStep::TerminateInstance {} => push_instance(region, InstanceState::ShuttingDown)?,
@@ -155,6 +169,11 @@ impl Player {
             ScenarioStep::AcceptLaunches {} => region.twin().clear_faults(),
             ScenarioStep::DenyCall { call, because } => region.twin().deny(named_call(call)?, because),
             ScenarioStep::AllowCall(call) => region.twin().allow(named_call(call)?),
+            ScenarioStep::DenyImage { image, because } => {
+                region.twin().deny_image(self.image(image)?, because);
+            }
+            ScenarioStep::AllowImage(name) => region.twin().allow_image(self.image(name)?),
+            ScenarioStep::ThrottleCall { call, times } => throttle(region, call, *times)?,
             ScenarioStep::WithdrawType(name) => {
                 let name = InstanceType::parse(name).map_err(|error| error.to_string())?;
                 region.twin().withdraw_type(&name).map_err(|error| error.to_string())?;
@@ -172,6 +191,7 @@ impl Player {
             ScenarioStep::Reserve { .. } | ScenarioStep::EndReservation(_) => {
                 change_reservations(region, step)?
             }
+            ScenarioStep::PlacementGroup { .. } => make_placement_group(region, step)?,
             ScenarioStep::ShiftZone { zone, lasts } => {
                 let end = lasts.map_or(ShiftEnd::Open, |lasts| ShiftEnd::At(after(&lasts)));
                 shift_zone(region, zone, Some(end))?;
@@ -227,8 +247,21 @@ impl Player {
     }
 }
 
+fn set_defect(region: &SimulatedRegion, image: &ImageId, defect: Option<ImageDefect>) -> Result<(), String> {
+    region.twin().set_image_defect(image, defect).map_err(|error| error.to_string())
+}
+
 fn named_call(name: &str) -> Result<Call, String> {
     Call::parse(name).ok_or_else(|| format!("no call `{name}`"))
+}
+
+/// EC2 throttles the next so many calls.
+fn throttle(region: &SimulatedRegion, name: &str, times: u64) -> Result<(), String> {
+    let call = named_call(name)?;
+    let error = Ec2Error::from_code(name, "RequestLimitExceeded", "Request limit exceeded.");
+    let when = FaultWhen::Next(times);
+    region.twin().inject(Fault { call, when, effect: FaultEffect::Refused(error) });
+    Ok(())
 }
 
 fn first_cluster(region: &SimulatedRegion) -> Result<ClusterName, String> {
@@ -322,6 +355,19 @@ fn change_reservations(region: &SimulatedRegion, step: &ScenarioStep) -> Result<
         tags: tags.clone(),
     };
     region.twin().add_reservation(made).map_err(|error| error.to_string())
+}
+
+/// Makes a placement group; other steps make none.
+fn make_placement_group(region: &SimulatedRegion, step: &ScenarioStep) -> Result<(), String> {
+    let ScenarioStep::PlacementGroup { id, name, strategy, partitions } = step else { return Ok(()) };
+    region.twin().create_placement_group(PlacementGroup {
+        id: PlacementGroupId::parse(id.as_str()).map_err(|error| error.to_string())?,
+        name: name.clone(),
+        strategy: PlacementStrategy::parse(strategy)
+            .ok_or_else(|| format!("`{strategy}` isn't `cluster`, `partition` or `spread`"))?,
+        partition_count: *partitions,
+    });
+    Ok(())
 }
 
 /// Shifts the first cluster away from a zone, or back.

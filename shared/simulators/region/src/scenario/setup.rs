@@ -105,7 +105,7 @@ pub fn build(scenario: &Scenario, options: &SetupOptions) -> Result<SimulatedReg
     );
     let twin = RegionTwin::new(twin_config(scenario, options, &installation, seed, &clock)?)?;
     for image in &scenario.images {
-        twin.add_image(new_image(image));
+        twin.add_image(new_image(image, options.start));
     }
     let hooks = Arc::clone(&options.hooks);
     let mut made = SimulatedRegion::new(EngineParts { clock, table, twin, installation, hooks })?;
@@ -137,13 +137,15 @@ fn twin_config(
     Ok(config)
 }
 
-/// The twin's form of a scenario's image.
-pub(crate) fn new_image(form: &ImageForm) -> NewImage {
+/// The twin's form of a scenario's image that is made now.
+pub(crate) fn new_image(form: &ImageForm, now: Timestamp) -> NewImage {
     let architecture =
         if form.architecture == "arm64" { ImageArchitecture::Arm64 } else { ImageArchitecture::X86_64 };
     let mut image = NewImage::named(form.name.clone(), architecture);
     image.tags.extend(form.tags.clone());
     image.delay = form.takes;
+    image.owner.clone_from(&form.owner);
+    image.deprecated_at = form.deprecated_after.and_then(|after| now.checked_add(after).ok());
     if form.fails {
         image.outcome = ImageOutcome::Failed("the snapshot could not be completed".to_owned());
     }
@@ -200,6 +202,14 @@ fn node_roles(cluster: &ClusterName) -> [String; 2] {
     [format!("{cluster}-node"), format!("KarpenterNodeRole-{cluster}")]
 }
 
+/// The owners of images that a cluster's stack allows.
+fn image_owners(form: &ClusterForm) -> BTreeSet<String> {
+    if form.image_owners.is_empty() {
+        return BTreeSet::from(["self".to_owned(), "amazon".to_owned()]);
+    }
+    form.image_owners.iter().cloned().collect()
+}
+
 const fn gate(open: bool) -> FeatureGate {
     if open { FeatureGate::Enabled } else { FeatureGate::Disabled }
 }
@@ -225,7 +235,7 @@ fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) ->
             instance_profiles: node_roles(name).into_iter().take(1).collect(),
             subnet_tags: discovery.clone(),
             security_group_tags: discovery,
-            image_owners: BTreeSet::from(["self".to_owned(), "amazon".to_owned()]),
+            image_owners: image_owners(form),
             max_nodes: form.max_nodes,
             ..Allowances::default()
         },

@@ -1,10 +1,10 @@
-//! A region's state in lines: its clusters' pods, claims with their nodes, and classes that aren't ready.
+//! A region's state in lines: its clusters' pods, claims with their nodes, and what its classes' conditions tell.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tenon_domain::claim::Claim;
-use tenon_domain::class_status::{Condition, ConditionStatus};
+use tenon_domain::class_status::{Condition, ConditionStatus, ConditionType};
 use tenon_domain::id::ClusterName;
 use tenon_snapshot::Kind;
 
@@ -66,12 +66,16 @@ fn claim_line(claim: &Claim, node: Option<&SummaryNode>) -> String {
     line
 }
 
-/// Conditions of classes that don't hold.
+/// Conditions of classes that don't hold, and warnings of validation.
 fn classes(region: &SimulatedRegion, cluster: &ClusterName) -> Vec<String> {
     let mut lines = Vec::new();
     for class in region.classes(cluster) {
-        for condition in class.conditions.iter().filter(|condition| condition.status != ConditionStatus::True)
-        {
+        let told = |condition: &&Condition| {
+            let warns =
+                condition.condition == ConditionType::ValidationSucceeded && !condition.message.is_empty();
+            condition.status != ConditionStatus::True || warns
+        };
+        for condition in class.conditions.iter().filter(told) {
             let Condition { condition: which, status, message, .. } = condition;
             let (which, status, reason) = (which.as_str(), status.as_str(), condition.reason_text());
             lines.push(format!("  class {}: {which} is {status} ({reason}): {message}", class.name));

@@ -114,6 +114,7 @@ fn short_clock(elapsed: SignedDuration) -> String {
     if seconds < 3600 { format!("{:02}:{:02}", seconds / 60, seconds % 60) } else { clock(elapsed) }
 }
 
+#[expect(clippy::too_many_lines, reason = "one line a step")]
 fn describe(step: &ScenarioStep) -> String {
     match step {
         ScenarioStep::Note(text) => text.clone(),
@@ -130,6 +131,17 @@ fn describe(step: &ScenarioStep) -> String {
         ScenarioStep::Image(form) => format!("make image {}", form.name),
         ScenarioStep::DeregisterImage(name) => format!("deregister image {name}"),
         ScenarioStep::DisableImage(name) => format!("disable image {name}"),
+        ScenarioStep::UnshareImage(name) => {
+            format!("the owner of image {name} takes the right to launch it")
+        }
+        ScenarioStep::ShareImage(name) => format!("the owner of image {name} gives the right to launch it"),
+        ScenarioStep::BreakImage { image, how } if how == "key" => {
+            format!("the KMS key of image {image} denies its use")
+        }
+        ScenarioStep::BreakImage { image, .. } => {
+            format!("instances of image {image} never join from now on")
+        }
+        ScenarioStep::MendImage(name) => format!("mend image {name}"),
         ScenarioStep::InterruptSpot {} => "interrupt a spot instance".to_owned(),
         ScenarioStep::StopInstance {} => "somebody stops an instance".to_owned(),
         ScenarioStep::TerminateInstance {} => "somebody terminates an instance".to_owned(),
@@ -138,6 +150,10 @@ fn describe(step: &ScenarioStep) -> String {
         ScenarioStep::AcceptLaunches {} => "EC2 takes launches again".to_owned(),
         ScenarioStep::DenyCall { call, .. } => format!("a policy denies {call}"),
         ScenarioStep::AllowCall(call) => format!("policies allow {call}"),
+        ScenarioStep::DenyImage { image, .. } => format!("a policy denies launches of image {image}"),
+        ScenarioStep::AllowImage(image) => format!("policies allow launches of image {image}"),
+        ScenarioStep::ThrottleCall { call, times: 1 } => format!("EC2 throttles the next {call}"),
+        ScenarioStep::ThrottleCall { call, times } => format!("EC2 throttles the next {times} {call}"),
         ScenarioStep::ReportedMemory { instance_type, mebibytes } => {
             format!("kubelets on {instance_type} report {mebibytes} MiB of memory from now on")
         }
@@ -163,6 +179,9 @@ fn describe(step: &ScenarioStep) -> String {
         }
         ScenarioStep::Reserve { id, instance_type, zone, instances, .. } => {
             format!("reserve {instances} {instance_type} in {zone} as {id}")
+        }
+        ScenarioStep::PlacementGroup { id, name, strategy, .. } => {
+            format!("make {strategy} placement group {name} ({id})")
         }
         ScenarioStep::EndReservation(id) => format!("reservation {id} ends"),
         ScenarioStep::ShiftZone { zone, lasts: Some(lasts) } => {

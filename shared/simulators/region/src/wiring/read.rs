@@ -291,6 +291,7 @@ mod tests {
         assert_eq!(lifecycle.max_receive_count, 5);
         assert_eq!(wiring.queues[&FunctionName::Provisioner].batch_window, SignedDuration::ZERO);
         assert_eq!(wiring.queues[&FunctionName::Interruption].batch_window, SignedDuration::ZERO);
+        assert_eq!(wiring.queues[&FunctionName::Images].batch_window, SignedDuration::ZERO);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
+use tenon_domain::boot::{BootFailure, BootFault, BootForm, BootRecord};
 use tenon_domain::catalog::facts::{Architecture, PlacementStrategy};
 use tenon_domain::catalog::{CapacityType, LearnedMemory, LearnedRecord};
 use tenon_domain::claim::{
@@ -10,7 +11,8 @@ use tenon_domain::claim::{
 };
 use tenon_domain::class_status::{
     ClassObservation, ClassStatus, ClassSubnet, ConditionReason, ConditionStatus, ImageFault, ImageNotices,
-    ImageRejection, ImageVariant, RejectedImage, ResolvedImage, Seen as SeenPart, SeenReservations,
+    ImageRejection, ImageVariant, RefusedImage, RejectedImage, ResolvedImage, Seen as SeenPart,
+    SeenReservations,
 };
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::evidence::{CatalogPart, ErrorKind, PartOrigin};
@@ -193,6 +195,29 @@ pub(super) fn registry_entry() -> Registry {
     }
 }
 
+fn image_notices() -> ImageNotices {
+    ImageNotices {
+        rejected: vec![RejectedImage {
+            id: "ami-0def".parse().unwrap(),
+            name: "linux-2".into(),
+            reasons: vec![ImageRejection {
+                fault: ImageFault::TooYoung,
+                message: "is younger than `2h`".into(),
+            }],
+        }],
+        refused: vec![RefusedImage {
+            id: "ami-0def".parse().unwrap(),
+            message: "Not authorized for images: [ami-0def]".into(),
+            times: 2,
+            refresh: Some("1".into()),
+            until: at("02:00:00"),
+        }],
+        message: "not taking newer image `ami-0def`: is younger than `2h`".into(),
+        unreadable: None,
+        next_try: Some(at("02:00:00")),
+    }
+}
+
 pub(super) fn class_status() -> ClassStatus {
     let observation = ClassObservation {
         name: "linux".parse().unwrap(),
@@ -215,22 +240,12 @@ pub(super) fn class_status() -> ClassStatus {
             name: "linux-1".into(),
             architecture: Architecture::Arm64,
             variant: ImageVariant::Any,
+            boot_mode: Some(BootMode::Uefi),
             created_at: at("00:00:00"),
         }]),
-        image_notices: ImageNotices {
-            rejected: vec![RejectedImage {
-                id: "ami-0def".parse().unwrap(),
-                name: "linux-2".into(),
-                reasons: vec![ImageRejection {
-                    fault: ImageFault::TooYoung,
-                    message: "is younger than `2h`".into(),
-                }],
-            }],
-            message: "not taking newer image `ami-0def`: is younger than `2h`".into(),
-            unreadable: None,
-            next_try: Some(at("02:00:00")),
-        },
+        image_notices: image_notices(),
         instance_profile: SeenPart::Holds(InstanceProfile::Name("nodes".into())),
+        asked_profile: None,
         profile_seen: None,
         reservations: Some(SeenReservations {
             right: ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled }).unwrap(),
@@ -270,7 +285,8 @@ pub(super) fn verdicts() -> ClassVerdicts {
     let digest = RequestDigest::of(["linux"]);
     let request = JudgedRequest { digest: &digest, refresh: Some("1") };
     let reason = ConditionReason::RunInstancesAuthCheckFailed;
-    let denied = VerdictOutcome::Denied { reason, message: "EC2 denies `ec2:RunInstances`".into() };
+    let message = "EC2 denies `ec2:RunInstances`".into();
+    let denied = VerdictOutcome::Denied { reason, message, image: Some("ami-0abc".parse().unwrap()) };
     let launched = LaunchVerdict::of_launch(None, request, &Architecture::X86_64, at("00:00:20"));
     let of = |answer| LaunchVerdict::of_dry_run(None, request, &Architecture::Arm64, answer, at("00:00:30"));
     ClassVerdicts::default().with(of(denied)).with(launched.unwrap())
@@ -295,12 +311,14 @@ pub(super) fn pool_status() -> PoolStatus {
 
 pub(super) fn image_record() -> ImageRecord {
     ImageRecord {
+        revision: 2,
         id: "ami-0abc".parse().unwrap(),
         name: "linux-1".into(),
         state: ImageState::Pending,
         architecture: Some(Architecture::X86_64),
         created_at: Some(at("00:00:00")),
         owner: "111122223333".into(),
+        owner_alias: Some("self".into()),
         tags: tags(&[("team", "images")]),
         deprecated_at: None,
         facts: ImageFacts {
@@ -317,6 +335,10 @@ pub(super) fn image_record() -> ImageRecord {
         first_seen_at: at("00:00:00"),
         seen_at: at("00:00:01"),
     }
+}
+
+pub(super) fn image_sweep() -> ImageSweep {
+    ImageSweep { at: at("00:00:01"), queries: strings(&["12ab", "34cd"]) }
 }
 
 pub(super) fn mark() -> Mark {
@@ -360,6 +382,25 @@ pub(super) fn learned() -> LearnedRecord {
         memory: LearnedMemory(8_011_382_784),
         seen_at: at("00:00:00"),
         cluster: Some(cluster()),
+    }
+}
+
+pub(super) fn boot() -> BootRecord {
+    let failure = BootFailure {
+        fault: BootFault::LaunchFailed,
+        code: Some("Client.InternalError".into()),
+        message: "Client.InternalError: Client error on launch".into(),
+        instance: instance().id,
+        at: at("00:00:09"),
+        form: BootForm { spec_digest: "v2-12ab".into(), refresh: Some("1".into()) },
+    };
+    BootRecord {
+        cluster: cluster(),
+        class: "default".parse().unwrap(),
+        image: "ami-0abc".parse().unwrap(),
+        revision: 2,
+        joined_at: Some(at("00:00:00")),
+        failure: Some(failure),
     }
 }
 

@@ -1,0 +1,61 @@
+//! Images that EC2 refuses to launch, though it describes them as available: their owner took the permission back, or
+//! wants a subscription.
+//!
+//! Decides which refusal is about which image: a verdict of `provisioner` names it, a refused launch by EC2's words.
+//! It doesn't decide what the class takes instead (`choose`), nor how long it passes over the image
+//! (`RefusedImage`).
+//!
+//! Invariant: a refusal counts for the spec that it was told for.
+
+use std::collections::BTreeSet;
+
+use tenon_domain::class_status::{ClassStatus, ImageRefusal, RefusedImage};
+use tenon_domain::id::ImageId;
+use tenon_domain::launch_verdict::{VALIDATION_REFRESH, VerdictOutcome};
+use tenon_domain::unavailable::{Mark, RequestDigest};
+use tenon_ec2::{ClassPart, blame};
+
+use crate::look::ClassLook;
+
+/// The refused images of a class, whose status of this spec is known.
+pub(crate) fn refused_images(look: &ClassLook<'_>, known: &ClassStatus) -> Vec<RefusedImage> {
+    let input = look.input;
+    let refresh = look.class.meta.annotations.get(VALIDATION_REFRESH).map(String::as_str);
+    let remembered = known.refused_images.iter().filter(|image| image.is_remembered(refresh, input.now));
+    let mut all: Vec<RefusedImage> = remembered.cloned().collect();
+    let digest = RequestDigest::of_class(&input.cluster, known);
+    let verdicts = input.verdicts.get(&look.class.name).map(|verdicts| verdicts.0.as_slice());
+    for verdict in verdicts.unwrap_or_default().iter().filter(|verdict| verdict.digest == digest) {
+        let VerdictOutcome::Denied { image: Some(id), message, .. } = &verdict.outcome else { continue };
+        if verdict.refresh.as_deref() == refresh {
+            add(&mut all, &ImageRefusal { id, message, refresh, at: verdict.at });
+        }
+    }
+    if let Some(mark) = input.refused.get(&look.class.name)
+        && let Some(id) = blamed(mark, known)
+    {
+        let message = mark_words(mark);
+        add(&mut all, &ImageRefusal { id, message, refresh, at: mark.asked_at });
+    }
+    all
+}
+
+fn add(all: &mut Vec<RefusedImage>, refusal: &ImageRefusal<'_>) {
+    let before = all.iter().position(|image| image.id == *refusal.id).map(|at| all.swap_remove(at));
+    all.push(RefusedImage::after(before.as_ref(), refusal));
+    all.sort_by(|a, b| a.id.cmp(&b.id));
+}
+
+/// The image that EC2's words about a refused launch name; the only one of the class, if they name none.
+fn blamed<'a>(mark: &Mark, known: &'a ClassStatus) -> Option<&'a ImageId> {
+    let words = mark_words(mark);
+    let is_about_image = blame(words).or_else(|| blame(&mark.code)) == Some(ClassPart::Image);
+    let ids: BTreeSet<&ImageId> = known.images.iter().map(|image| &image.id).collect();
+    let named = ids.iter().copied().find(|id| words.contains(id.as_str()));
+    let only = ids.first().copied().filter(|_| ids.len() == 1);
+    named.or(only).filter(|_| is_about_image)
+}
+
+fn mark_words(mark: &Mark) -> &str {
+    mark.message.as_deref().unwrap_or(&mark.code)
+}

@@ -1,0 +1,286 @@
+//! The rounds of a plan: pods are dealt to domains, placed on nodes and packed on claims; what is left is tried again.
+//!
+//! Decides when a plan ends, and when it begins again: a domain that had no room after all changes what a spread
+//! allows in the others, so the plan begins again without that domain. It doesn't decide what a round tries (`rest`).
+//!
+//! Invariant: a plan begins again a few times at most.
+
+use tenon_domain::api::Pod;
+use tenon_domain::resources::ResourceList;
+use tenon_domain::taint::{tolerates_all, tolerates_forbidding};
+
+use super::dense::{add_times, times};
+use super::existing::Rooms;
+use super::input::ProvisionInput;
+use super::needs::{PodGroup, counted};
+use super::open::OpenOfferings;
+use super::output::{Placement, PlannedClaim};
+use super::pack::{self, Draft, Member};
+use super::pool::Pool;
+use super::probe;
+use super::report::PlanCompletion;
+use super::reserved::{Again, ReservedRoom};
+use super::rest::{Rest, Settled};
+use super::steps::Steps;
+use super::top_up::{OpenClaim, PackedDraft};
+use super::topology::census::Census;
+use super::{InputMeasures, compiled, count};
+
+/// How often a plan begins again.
+const RESTARTS: u32 = 4;
+
+/// Whether a plan may begin again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Restart {
+    Yes,
+    No,
+}
+
+/// Whether a plan stands, or must begin again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    Yes,
+    No,
+}
+
+/// A plan in the making.
+pub(crate) struct PlanAttempt<'m, 'a> {
+    pub(crate) input: &'a ProvisionInput,
+    pub(crate) measures: &'m InputMeasures<'a>,
+    /// Compiled when a pod needs one.
+    pub(crate) pools: Vec<Pool<'a>>,
+    pub(crate) placements: Vec<Placement>,
+    pub(crate) state: PlanState<'a>,
+    pub(crate) rest: Rest<'a>,
+}
+
+impl<'a> PlanAttempt<'_, 'a> {
+    /// Plans for all pods.
+    pub(crate) fn run(&mut self) {
+        // Without rules no plan begins again, and nothing needs to be kept for it.
+        if !self.rest.has_rules() {
+            self.rounds(Restart::No);
+            return self.last_resort();
+        }
+        let (rooms, census, rest) = (self.state.rooms.clone(), self.state.census.clone(), self.rest.clone());
+        for restart in 0..=RESTARTS {
+            let may = if restart < RESTARTS { Restart::Yes } else { Restart::No };
+            if self.rounds(may) == Stands::Yes {
+                break;
+            }
+            let closed = self.rest.closed();
+            self.rest = rest.clone().without(closed);
+            self.pools.clear();
+            self.placements.clear();
+            self.state.claims.clear();
+            self.state.open.clear();
+            self.state.room = ReservedRoom::default();
+            self.state.rooms = rooms.clone();
+            self.state.census = census.clone();
+        }
+        self.last_resort();
+    }
+
+    /// Rounds until nothing helps.
+    fn rounds(&mut self, restart: Restart) -> Stands {
+        loop {
+            let Self { input, measures, pools, placements, state, rest } = self;
+            let dealt = rest.deal(state, pools, input, measures);
+            let waiting: Vec<u32> = dealt.parts.iter().map(|part| count(part.pods.len())).collect();
+            let mut round = PlanInProgress { groups: &dealt.parts, waiting, state };
+            placements.extend(round.place());
+            if !round.is_done() {
+                if pools.is_empty() {
+                    *pools = compiled(input, measures);
+                }
+                round.launch_all(input, pools, measures);
+            }
+            let waiting = round.waiting;
+            match rest.settle(state, dealt, &waiting) {
+                Settled::Begin if restart == Restart::Yes => return Stands::No,
+                Settled::Begin | Settled::More if state.steps.outcome() == PlanCompletion::Complete => {}
+                Settled::Begin | Settled::More | Settled::Nothing => return Stands::Yes,
+            }
+        }
+    }
+
+    /// Asks for the capacity that was asked for longest ago.
+    fn last_resort(&mut self) {
+        let Self { input, measures, pools, state, rest, .. } = self;
+        let before = rest.clone();
+        if !rest.reopen() {
+            return;
+        }
+        let dealt = rest.deal(state, pools, input, measures);
+        let waiting: Vec<u32> = dealt.parts.iter().map(|part| count(part.pods.len())).collect();
+        let mut round = PlanInProgress { groups: &dealt.parts, waiting, state };
+        probe::last(&mut round, pools, input, measures);
+        let waiting = round.waiting;
+        rest.settle(state, dealt, &waiting);
+        rest.keep_reasons(&before);
+    }
+}
+
+/// What the rounds of a plan share.
+pub(crate) struct PlanState<'a> {
+    pub(crate) steps: Steps,
+    /// The free capacity of reservations.
+    pub(crate) room: ReservedRoom,
+    pub(crate) claims: Vec<PlannedClaim>,
+    /// Those of the claims that later rounds may add pods to.
+    pub(crate) open: Vec<OpenClaim>,
+    /// The room on nodes.
+    pub(crate) rooms: Rooms<'a>,
+    /// The pods of domains.
+    pub(crate) census: Census<'a>,
+}
+
+/// A round of a plan.
+pub(crate) struct PlanInProgress<'f, 'a> {
+    pub(crate) groups: &'f [PodGroup<'a>],
+    /// Pods of each group that have no place yet and want one from this plan.
+    pub(crate) waiting: Vec<u32>,
+    pub(crate) state: &'f mut PlanState<'a>,
+}
+
+impl<'f, 'a> PlanInProgress<'f, 'a> {
+    pub(crate) fn is_done(&self) -> bool {
+        self.waiting.iter().all(|left| *left == 0)
+    }
+
+    /// Places on nodes.
+    fn place(&mut self) -> Vec<Placement> {
+        let PlanState { rooms, census, steps, .. } = &mut *self.state;
+        rooms.place(self.groups, &mut self.waiting, census, steps)
+    }
+
+    /// Claims of all pools.
+    fn launch_all(
+        &mut self,
+        input: &'a ProvisionInput,
+        pools: &mut [Pool<'a>],
+        measures: &InputMeasures<'a>,
+    ) {
+        let mut due = probe::views(input, pools, measures, OpenOfferings::Due(input.now));
+        for preference in [Preference::Kept, Preference::Dropped] {
+            self.top_up(pools, preference);
+            for (pool, due) in pools.iter_mut().zip(&mut due).filter(|(pool, _)| pool.is_ready()) {
+                pool.cap_nodes(self.state.claims.len());
+                if let Some(due) = due {
+                    probe::first(self, pool, due, preference);
+                    pool.riders_at = Some(input.now);
+                }
+                self.fill(pool, preference);
+            }
+        }
+    }
+
+    /// Claims of a pool for all that still waits and that it accepts.
+    fn fill(&mut self, pool: &mut Pool<'_>, preference: Preference) {
+        self.state.room.close(pool);
+        loop {
+            pool.cap_nodes(self.state.claims.len());
+            let members = self.members(pool, preference);
+            let drafts = pack::pack(pool, &members, &mut self.state.steps);
+            let (drafts, again) = self.state.room.admit(pool, drafts);
+            for draft in &drafts {
+                self.launch(pool, &members, draft);
+            }
+            match again {
+                Again::Yes => self.state.room.close(pool),
+                Again::No => break,
+            }
+        }
+    }
+
+    /// Groups with pending pods that the pool accepts. Of ORed affinity terms, the cheapest counts.
+    pub(crate) fn members(&self, pool: &mut Pool<'_>, preference: Preference) -> Vec<Member<'f>> {
+        let taints = &pool.input.pool.template.taints;
+        let mut members = Vec::new();
+        let waiting = self.groups.iter().zip(&self.waiting).enumerate();
+        for (index, (group, left)) in waiting.filter(|(_, (_, left))| **left > 0) {
+            let tolerated = match preference {
+                Preference::Kept => tolerates_all(taints, group.tolerations).is_ok(),
+                // The last preference that pods give up.
+                Preference::Dropped => {
+                    !group.has_wishes() && tolerates_forbidding(taints, group.tolerations).is_ok()
+                }
+            };
+            if let Some((worth, class)) = tolerated.then(|| cheapest_alternative(pool, group)).flatten() {
+                members.push(Member {
+                    group: index,
+                    class,
+                    need: &group.need,
+                    host_ports: group.host_ports,
+                    rules: &group.node_rules,
+                    first: self.state.census.first_of(group),
+                    worth,
+                    waiting: *left,
+                });
+            }
+        }
+        members
+    }
+
+    /// Makes the claims of a draft, and places their pods. Returns the number of claims.
+    pub(crate) fn launch(&mut self, pool: &Pool<'_>, members: &[Member<'_>], draft: &Draft) -> u32 {
+        let of = |index: usize| {
+            let member = members.get(index)?;
+            Some((member, self.groups.get(member.group)?))
+        };
+        let mut need = members.first().map_or_else(Vec::new, |member| vec![0; member.need.len()]);
+        let mut requests = ResourceList::new();
+        for (index, count) in &draft.counts {
+            if let Some((member, group)) = of(*index) {
+                add_times(&mut need, member.need, *count);
+                requests.add(&times(group.requests, *count));
+            }
+        }
+        let Some(claim) = pool.claim(draft, &need, &requests) else { return 0 };
+        let packed = PackedDraft { draft, members, need: &need, requests: &requests };
+        for _ in 0..draft.times {
+            let mut one = claim.clone();
+            for (index, count) in &draft.counts {
+                let Some((member, group)) = of(*index) else { continue };
+                let Some(left) = self.waiting.get_mut(member.group) else { continue };
+                let taken = last_pods(group, *left).take(usize::try_from(*count).unwrap_or(usize::MAX));
+                one.pods.extend(taken.map(counted));
+                *left = left.saturating_sub(*count);
+            }
+            one.pods.sort();
+            self.state.open.extend(OpenClaim::of(pool, &packed, self.state.claims.len()));
+            self.state.claims.push(one);
+        }
+        for group in draft.counts.iter().filter_map(|(index, _)| Some(of(*index)?.1)) {
+            self.state.census.now_present(&group.is);
+        }
+        draft.times
+    }
+}
+
+/// The pods of a group that wait, where so many do: the first have places.
+pub(crate) fn last_pods<'g>(group: &'g PodGroup<'_>, left: u32) -> impl Iterator<Item = &'g Pod> {
+    let skipped = group.pods.len().saturating_sub(usize::try_from(left).unwrap_or(usize::MAX));
+    group.pods.iter().skip(skipped).copied()
+}
+
+/// Whether taints `PreferNoSchedule` keep pods out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Preference {
+    Kept,
+    Dropped,
+}
+
+pub(crate) fn cheapest_alternative(pool: &mut Pool<'_>, group: &PodGroup<'_>) -> Option<(f64, usize)> {
+    let mut best: Option<(f64, usize)> = None;
+    for alternative in &group.alternatives {
+        let class = alternative.for_new_node().and_then(|asked| pool.class_of(&asked));
+        let Some(class) = class else { continue };
+        if let Some(worth) = pack::worth(pool, class, &group.need)
+            && best.is_none_or(|(least, _)| worth < least)
+        {
+            best = Some((worth, class));
+        }
+    }
+    best
+}

@@ -1,0 +1,417 @@
+//! Deals waiting pods to domains before they are packed: zones, capacity types, or the values of any other label.
+//!
+//! Decides how many pods of a group go to which domain, so that every rule holds once all have their places. Pods
+//! that a rule counts are dealt too, though they have no rule themselves: otherwise nobody could say what it counts.
+//! It doesn't decide about single nodes (`neighbours`), nor whether a domain has room: what finds none is dealt again
+//! without that domain.
+//!
+//! Groups that are the same to a key's rules are dealt as one, so that few of them are split.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_domain::requirement::Requirements;
+
+use super::super::needs::PodGroup;
+use super::census::{Census, DomainCounts, is_of_nodes};
+use super::rules::{PodRule, RuleKind};
+use super::selectors::SelectorId;
+
+/// A domain that a group could have, with what it costs there and how many pods have room on nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct DomainOffer {
+    /// The label's value.
+    pub(crate) domain: String,
+    /// The least price of a pod on a new node; none where no new node can be there.
+    pub(crate) price: Option<f64>,
+    /// How many pods have room on nodes that are there.
+    pub(crate) room: u32,
+}
+
+/// A label's value that pods are dealt to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Pin {
+    /// The label.
+    pub(crate) key: String,
+    /// Its value.
+    pub(crate) value: String,
+}
+
+/// Pods of a group, with the domains that they go to.
+#[derive(Debug, Clone)]
+pub(crate) struct Share {
+    /// The group's index.
+    pub(crate) group: usize,
+    /// The domains, one a key.
+    pub(crate) pins: Vec<Pin>,
+    /// How many pods.
+    pub(crate) pods: u32,
+}
+
+/// Pods that no domain is right for.
+#[derive(Debug, Clone)]
+pub(crate) struct Undealt {
+    /// The group's index.
+    pub(crate) group: usize,
+    /// The domains of other labels that they were dealt to before.
+    pub(crate) pins: Vec<Pin>,
+    /// How many pods.
+    pub(crate) pods: u32,
+    /// The label.
+    pub(crate) key: String,
+}
+
+/// What was dealt.
+#[derive(Debug, Default)]
+pub(crate) struct Deal {
+    /// Pods with domains, or without where they need none.
+    pub(crate) shares: Vec<Share>,
+    /// Pods without.
+    pub(crate) undealt: Vec<Undealt>,
+    /// Groups among those that follow pods which this round deals: they know where to only after it.
+    pub(crate) deferred: BTreeSet<usize>,
+}
+
+/// The order in which groups are dealt: those that others must make room for first, then those that others count,
+/// and those that follow others last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Apart,
+    With,
+    Counted,
+    Spread,
+    WithOthers,
+}
+
+/// Groups that are the same to a key's rules.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct ClusterKey {
+    turn: Turn,
+    /// What spreads that count only some nodes must know.
+    asked: Vec<Requirements>,
+    rules: Vec<PodRule>,
+    is: Vec<SelectorId>,
+    /// All domains that the pods could have without their pins.
+    domains: Vec<String>,
+}
+
+/// Deals the pods that wait. `offers` tells a group's domains of a key, under the pins that it has already.
+pub(crate) fn deal<'a>(
+    census: &mut Census<'_>,
+    groups: &[PodGroup<'a>],
+    waiting: &[u32],
+    mut offers: impl FnMut(&PodGroup<'a>, &Share, &str) -> Vec<DomainOffer>,
+) -> Deal {
+    let all = groups.iter().zip(waiting).enumerate().filter(|(_, (_, pods))| **pods > 0);
+    let mut dealt = Deal {
+        shares: all.map(|(group, (_, pods))| Share { group, pins: Vec::new(), pods: *pods }).collect(),
+        undealt: Vec::new(),
+        deferred: BTreeSet::new(),
+    };
+    let keys = keys(groups, waiting, census);
+    if keys.is_empty() {
+        return dealt;
+    }
+    let before = census.clone();
+    for key in keys {
+        let asked = asked(census, groups, waiting, &key);
+        let (concerned, mut shares): (Vec<Share>, Vec<Share>) =
+            std::mem::take(&mut dealt.shares).into_iter().partition(|share| {
+                groups.get(share.group).is_some_and(|group| {
+                    group.rules_of(&key).next().is_some() || group.is.iter().any(|id| asked.contains(id))
+                })
+            });
+        let mut clusters: BTreeMap<ClusterKey, Vec<(Share, Vec<DomainOffer>)>> = BTreeMap::new();
+        for share in concerned {
+            let Some(group) = groups.get(share.group) else { continue };
+            let found = offers(group, &share, &key);
+            let everywhere = match share.pins.is_empty() {
+                true => found.clone(),
+                // A spread compares all domains that the pod itself could have.
+                false => offers(group, &Share { pins: Vec::new(), ..share.clone() }, &key),
+            };
+            let cluster = cluster_of(group, &share.pins, &key, &asked, &everywhere);
+            clusters.entry(cluster).or_default().push((share, found));
+        }
+        for (cluster, members) in clusters {
+            let mut dealing = Dealing { census, before: &before, groups, key: &key, cluster: &cluster };
+            dealing.deal(members, &mut shares, &mut dealt);
+        }
+        shares.sort_by_key(|share| share.group);
+        dealt.shares = shares;
+    }
+    dealt
+}
+
+/// The keys with rules about more than one node; those with spreads come first, because they leave least choice.
+fn keys(groups: &[PodGroup<'_>], waiting: &[u32], census: &Census<'_>) -> Vec<String> {
+    let of_groups =
+        groups.iter().zip(waiting).filter(|(_, pods)| **pods > 0).flat_map(|(group, _)| &group.rules);
+    let spread = |key: &str, waits: &[u32]| {
+        let waiting = groups.iter().zip(waits).filter(|(_, pods)| **pods > 0);
+        let mut rules = waiting.flat_map(|(group, _)| group.rules_of(key));
+        rules.any(|rule| matches!(rule.kind, RuleKind::Spread(_)))
+    };
+    let asked = of_groups.map(|rule| rule.key.clone());
+    let all: BTreeSet<String> = asked.chain(census.keys()).filter(|key| !is_of_nodes(key)).collect();
+    let (first, last): (Vec<String>, Vec<String>) = all.into_iter().partition(|key| spread(key, waiting));
+    first.into_iter().chain(last).collect()
+}
+
+/// The selectors that rules of a key ask about.
+fn asked(census: &Census<'_>, groups: &[PodGroup<'_>], waiting: &[u32], key: &str) -> BTreeSet<SelectorId> {
+    let of_groups = groups.iter().zip(waiting).filter(|(_, pods)| **pods > 0);
+    let rules = of_groups.flat_map(|(group, _)| group.rules_of(key)).map(|rule| rule.selector);
+    rules.chain(census.kept_out(key)).chain(census.skewed(key)).collect()
+}
+
+fn cluster_of(
+    group: &PodGroup<'_>,
+    pins: &[Pin],
+    key: &str,
+    asked: &BTreeSet<SelectorId>,
+    offers: &[DomainOffer],
+) -> ClusterKey {
+    let rules: Vec<PodRule> = group.rules_of(key).cloned().collect();
+    let is: Vec<SelectorId> = group.is.iter().filter(|id| asked.contains(id)).copied().collect();
+    let turn = rules.iter().map(|rule| match rule.kind {
+        RuleKind::Apart => Turn::Apart,
+        RuleKind::With if is.contains(&rule.selector) => Turn::With,
+        RuleKind::With => Turn::WithOthers,
+        RuleKind::Spread(_) => Turn::Spread,
+    });
+    let turn = turn.max().unwrap_or(Turn::Counted);
+    ClusterKey {
+        turn,
+        asked: group.asked(pins),
+        rules,
+        is,
+        domains: offers.iter().map(|offer| offer.domain.clone()).collect(),
+    }
+}
+
+/// A cluster while it is dealt.
+struct Dealing<'d, 'c, 'a> {
+    census: &'d mut Census<'c>,
+    /// The pods before this round.
+    before: &'d Census<'c>,
+    groups: &'d [PodGroup<'a>],
+    key: &'d str,
+    cluster: &'d ClusterKey,
+}
+
+impl Dealing<'_, '_, '_> {
+    /// Deals a cluster pod by pod, then splits as few of its shares as possible.
+    fn deal(&mut self, members: Vec<(Share, Vec<DomainOffer>)>, shares: &mut Vec<Share>, dealt: &mut Deal) {
+        let Some((first, offers)) = members.first() else { return };
+        let Some(group) = self.groups.get(first.group) else { return };
+        let pods: u32 = members.iter().map(|(share, _)| share.pods).fold(0, u32::saturating_add);
+        let mut table = DealTable::of(self, group, offers);
+        let mut quotas: Vec<u32> = vec![0; offers.len()];
+        for _ in 0..pods {
+            let Some(domain) = table.next() else { break };
+            table.take(domain);
+            quotas.iter_mut().skip(domain).take(1).for_each(|quota| *quota += 1);
+        }
+        let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
+        for (share, _) in members {
+            let mut left = share.pods;
+            while left > 0 {
+                // A domain that takes the whole share, or the one that takes most of it.
+                let whole = quotas
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, quota)| **quota >= left)
+                    .min_by_key(|(_, quota)| **quota);
+                let most = || {
+                    quotas
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, quota)| **quota > 0)
+                        .max_by_key(|(_, quota)| **quota)
+                };
+                let Some((domain, quota)) =
+                    whole.or_else(most).map(|(domain, quota)| (domain, (*quota).min(left)))
+                else {
+                    break;
+                };
+                quotas.iter_mut().skip(domain).take(1).for_each(|of| *of -= quota);
+                left -= quota;
+                let Some(value) = domains.get(domain) else { break };
+                let mut pins = share.pins.clone();
+                pins.push(Pin { key: self.key.to_owned(), value: value.clone() });
+                if let Some(group) = self.groups.get(share.group) {
+                    self.census.deal(group, &pins, quota);
+                }
+                shares.push(Share { group: share.group, pins, pods: quota });
+            }
+            if left > 0 {
+                let pins = share.pins.clone();
+                dealt.undealt.push(Undealt {
+                    group: share.group,
+                    pins,
+                    pods: left,
+                    key: self.key.to_owned(),
+                });
+                let follows = |rule: &PodRule| {
+                    rule.kind == RuleKind::With
+                        && self.census.counts(self.key, rule.selector)
+                            != self.before.counts(self.key, rule.selector)
+                };
+                if self.cluster.rules.iter().any(follows) {
+                    dealt.deferred.insert(share.group);
+                }
+            }
+        }
+    }
+}
+
+/// The state of dealing one cluster's pods.
+struct DealTable<'t> {
+    rules: Vec<RuleState>,
+    /// By domain: the pods that would be more than another pod there stands for, of each selector that counts these.
+    others: Vec<OtherState>,
+    offers: &'t [DomainOffer],
+    kept_out: Vec<bool>,
+    counted: Vec<u32>,
+    given: Vec<u32>,
+}
+
+/// One rule of the cluster while it is dealt.
+struct RuleState {
+    kind: RuleKind,
+    counts_itself: bool,
+    /// By offer.
+    counts: Vec<u32>,
+    /// Counts of domains that aren't offered but that count.
+    elsewhere: Vec<u32>,
+    domains: usize,
+}
+
+/// A spread of pods that were dealt before, which counts the cluster's pods.
+struct OtherState {
+    /// By offer: the least skew of such pods there.
+    skews: Vec<Option<u32>>,
+    counts: Vec<u32>,
+}
+
+impl<'t> DealTable<'t> {
+    fn of(dealing: &Dealing<'_, '_, '_>, group: &PodGroup<'_>, offers: &'t [DomainOffer]) -> Self {
+        let Dealing { census, before, key, cluster, .. } = dealing;
+        let by_offer = |counts: &DomainCounts| -> Vec<u32> {
+            offers.iter().map(|offer| counts.get(&offer.domain).copied().unwrap_or(0)).collect()
+        };
+        let rules = cluster
+            .rules
+            .iter()
+            .map(|rule| {
+                let counts = match rule.kind {
+                    RuleKind::Spread(terms) => census.spread_counts(rule, terms, group),
+                    // What others are dealt in this round may find no place.
+                    RuleKind::With if !cluster.is.contains(&rule.selector) => {
+                        before.counts(key, rule.selector)
+                    }
+                    RuleKind::Apart | RuleKind::With => census.counts(key, rule.selector),
+                };
+                let offered: BTreeSet<&str> = offers.iter().map(|offer| offer.domain.as_str()).collect();
+                let others: BTreeSet<&String> = counts.keys().chain(&cluster.domains).collect();
+                let elsewhere: Vec<u32> = others
+                    .into_iter()
+                    .filter(|domain| !offered.contains(domain.as_str()))
+                    .map(|domain| counts.get(domain).copied().unwrap_or(0))
+                    .collect();
+                RuleState {
+                    kind: rule.kind,
+                    counts_itself: cluster.is.contains(&rule.selector),
+                    domains: offers.len() + elsewhere.len(),
+                    counts: by_offer(&counts),
+                    elsewhere,
+                }
+            })
+            .collect();
+        let others = cluster
+            .is
+            .iter()
+            .map(|selector| OtherState {
+                skews: offers.iter().map(|offer| census.skew_asked(key, *selector, &offer.domain)).collect(),
+                counts: by_offer(&census.counts(key, *selector)),
+            })
+            .collect();
+        let kept_out = offers
+            .iter()
+            .map(|offer| cluster.is.iter().any(|selector| census.keeps_out(key, *selector, &offer.domain)))
+            .collect();
+        let mut counted = vec![0_u32; offers.len()];
+        for selector in &cluster.is {
+            for (sum, count) in counted.iter_mut().zip(by_offer(&census.counts(key, *selector))) {
+                *sum = sum.saturating_add(count);
+            }
+        }
+        Self { rules, others, offers, kept_out, counted, given: vec![0; offers.len()] }
+    }
+
+    /// The domain of the next pod: one that its rules permit, by what it disturbs, by free room, by the pods that are
+    /// counted there, by price.
+    fn next(&self) -> Option<usize> {
+        let permitted = |domain: &usize| {
+            !self.kept_out.get(*domain).copied().unwrap_or(true)
+                && self.rules.iter().all(|rule| rule.permits(*domain))
+        };
+        (0..self.offers.len())
+            .filter(permitted)
+            .min_by(|a, b| self.rank(*a).partial_cmp(&self.rank(*b)).unwrap_or(std::cmp::Ordering::Equal))
+    }
+
+    fn rank(&self, domain: usize) -> (usize, u32, bool, u32, f64) {
+        let disturbed = self.others.iter().filter(|other| other.is_disturbed_by(domain)).count();
+        let spread = self.rules.iter().filter(|rule| matches!(rule.kind, RuleKind::Spread(_)));
+        let loads = spread.map(|rule| rule.counts.get(domain).copied().unwrap_or(0));
+        let load = loads.fold(0, u32::saturating_add);
+        let given = self.given.get(domain).copied().unwrap_or(0);
+        let offer = self.offers.get(domain);
+        let full = offer.is_none_or(|offer| offer.room <= given);
+        let counted = self.counted.get(domain).copied().unwrap_or(0);
+        let price = offer.and_then(|offer| offer.price).unwrap_or(f64::MAX);
+        (disturbed, load, full, counted, price)
+    }
+
+    fn take(&mut self, domain: usize) {
+        let one_more = |counts: &mut Vec<u32>| {
+            counts.iter_mut().skip(domain).take(1).for_each(|count| *count = count.saturating_add(1));
+        };
+        for rule in self.rules.iter_mut().filter(|rule| rule.counts_itself) {
+            one_more(&mut rule.counts);
+        }
+        for other in &mut self.others {
+            one_more(&mut other.counts);
+        }
+        one_more(&mut self.counted);
+        one_more(&mut self.given);
+    }
+}
+
+impl RuleState {
+    fn permits(&self, domain: usize) -> bool {
+        let here = self.counts.get(domain).copied().unwrap_or(0);
+        let nowhere = || self.counts.iter().chain(&self.elsewhere).all(|count| *count == 0);
+        match self.kind {
+            RuleKind::Apart => here == 0,
+            RuleKind::With => here > 0 || (self.counts_itself && nowhere()),
+            RuleKind::Spread(terms) => {
+                let enough = u32::try_from(self.domains).is_ok_and(|domains| domains >= terms.min_domains);
+                let least = self.counts.iter().chain(&self.elsewhere).min().copied().unwrap_or(0);
+                let least = if enough { least } else { 0 };
+                here + u32::from(self.counts_itself) <= least.saturating_add(terms.max_skew)
+            }
+        }
+    }
+}
+
+impl OtherState {
+    /// Whether another pod in a domain is one too many for a pod that is there.
+    fn is_disturbed_by(&self, domain: usize) -> bool {
+        let Some(skew) = self.skews.get(domain).copied().flatten() else { return false };
+        let here = self.counts.get(domain).copied().unwrap_or(0);
+        let least = self.counts.iter().min().copied().unwrap_or(0);
+        here + 1 > least.saturating_add(skew)
+    }
+}

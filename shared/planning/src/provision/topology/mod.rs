@@ -1,0 +1,10 @@
+//! Pods' rules about other pods: topology spread, pod affinity and anti-affinity.
+//!
+//! A rule about zones, capacity types or any other label is kept by dealing pods to domains before they are packed
+//! (`deal`); a rule about single nodes is kept while nodes are filled (`neighbours`).
+
+pub(crate) mod census;
+pub(crate) mod deal;
+pub(crate) mod neighbours;
+pub(crate) mod rules;
+pub(crate) mod selectors;

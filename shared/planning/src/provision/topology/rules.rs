@@ -1,0 +1,242 @@
+//! A pod's rules about its neighbours: topology spread, pod affinity and anti-affinity, hard ones and preferred ones.
+//!
+//! Decides which rules a pod has, and in which order it gives up preferences: preferred pod affinity, preferred pod
+//! anti-affinity, preferred node affinity, then spread with `ScheduleAnyway`, of each the heaviest first.
+//!
+//! Source of the order: kubernetes-sigs/karpenter `pkg/controllers/provisioning/scheduling/preferences.go`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use tenon_domain::api::PodShape;
+use tenon_domain::api::pod::{
+    LabelSelector, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, TopologySpreadConstraint,
+    WhenUnsatisfiable,
+};
+use tenon_domain::requirement::Requirement;
+
+use super::census::is_of_nodes;
+use super::selectors::{PodSelector, SelectorId};
+
+/// A rule about the pods of the same domain.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PodRule {
+    /// The label whose values are domains.
+    pub(crate) key: String,
+    /// The pods that it counts.
+    pub(crate) selector: SelectorId,
+    /// What it asks.
+    pub(crate) kind: RuleKind,
+    /// Whether it binds pods that come later, too.
+    pub(crate) force: Force,
+}
+
+/// Whether a rule binds others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Force {
+    /// It is required: pods that come later keep it.
+    Required,
+    /// It is preferred: it counts only for the pod that has it, while that pod looks for a place.
+    Preferred,
+}
+
+/// What a rule asks of a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RuleKind {
+    /// None of the pods is there.
+    Apart,
+    /// One of the pods is there.
+    With,
+    /// No more of the pods are there than elsewhere.
+    Spread(SpreadTerms),
+}
+
+impl fmt::Display for RuleKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Apart => f.write_str("its anti-affinity"),
+            Self::With => f.write_str("its affinity"),
+            Self::Spread(terms) => write!(f, "its topology spread with `maxSkew` {}", terms.max_skew),
+        }
+    }
+}
+
+/// The terms of a topology spread constraint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SpreadTerms {
+    /// `maxSkew`.
+    pub(crate) max_skew: u32,
+    /// `minDomains`; 1 where absent.
+    pub(crate) min_domains: u32,
+    /// `nodeAffinityPolicy`.
+    pub(crate) affinity: NodeInclusionPolicy,
+    /// `nodeTaintsPolicy`.
+    pub(crate) taints: NodeInclusionPolicy,
+}
+
+/// A preference, which a pod gives up where it finds no place with it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wish {
+    /// A rule.
+    Rule(PodRule),
+    /// A preferred term of the node affinity.
+    Node(NodeSelectorTerm),
+}
+
+/// The rules of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Rules {
+    /// What it requires.
+    pub(crate) hard: Vec<PodRule>,
+    /// What it prefers, in the order of giving up.
+    pub(crate) soft: Vec<Wish>,
+}
+
+/// The labels of namespaces, by name.
+pub(crate) type Namespaces = BTreeMap<String, BTreeMap<String, String>>;
+
+impl Rules {
+    /// The rules of a pod; `id` gives each selector its index.
+    pub(crate) fn of(
+        shape: &PodShape,
+        namespaces: &Namespaces,
+        mut id: impl FnMut(PodSelector) -> SelectorId,
+    ) -> Self {
+        let mut rules = Self::default();
+        let mut term = |term: &PodAffinityTerm, kind, force| PodRule {
+            key: term.topology_key.clone(),
+            selector: id(selector_of(term, shape, namespaces)),
+            kind,
+            force,
+        };
+        for (required, kind) in [
+            (&shape.required_pod_affinity, RuleKind::With),
+            (&shape.required_pod_anti_affinity, RuleKind::Apart),
+        ] {
+            rules.hard.extend(required.iter().map(|one| term(one, kind, Force::Required)));
+        }
+        for (preferred, kind) in [
+            (&shape.preferred_pod_affinity, RuleKind::With),
+            (&shape.preferred_pod_anti_affinity, RuleKind::Apart),
+        ] {
+            let heaviest = heaviest_first(preferred);
+            rules.soft.extend(heaviest.into_iter().map(|one| Wish::Rule(term(one, kind, Force::Preferred))));
+        }
+        let preferred = heaviest_first(&shape.preferred_node_affinity);
+        rules.soft.extend(preferred.into_iter().cloned().map(Wish::Node));
+        for constraint in &shape.topology_spread {
+            let rule = spread(constraint, shape, &mut id);
+            match constraint.when_unsatisfiable {
+                WhenUnsatisfiable::DoNotSchedule => rules.hard.push(rule),
+                WhenUnsatisfiable::ScheduleAnyway => rules.soft.push(Wish::Rule(rule)),
+            }
+        }
+        rules.hard.sort();
+        rules.hard.dedup();
+        rules
+    }
+
+    /// The labels of all rules.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.all().map(|rule| rule.key.as_str())
+    }
+
+    /// The selectors of all rules about single nodes.
+    pub(crate) fn on_nodes(&self) -> impl Iterator<Item = SelectorId> {
+        self.all().filter(|rule| is_of_nodes(&rule.key)).map(|rule| rule.selector)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &PodRule> {
+        let soft = self.soft.iter().filter_map(|wish| match wish {
+            Wish::Rule(rule) => Some(rule),
+            Wish::Node(_) => None,
+        });
+        self.hard.iter().chain(soft)
+    }
+
+    /// The rules that count after so many preferences were given up.
+    pub(crate) fn without(&self, given_up: usize) -> Vec<PodRule> {
+        let kept = self.soft.iter().skip(given_up).filter_map(|wish| match wish {
+            Wish::Rule(rule) => Some(rule),
+            Wish::Node(_) => None,
+        });
+        let mut all: Vec<PodRule> = self.hard.iter().chain(kept).cloned().collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// The preferred node term that counts after so many preferences were given up: the heaviest that is left.
+    pub(crate) fn preferred_node(&self, given_up: usize) -> Option<&NodeSelectorTerm> {
+        self.soft.iter().skip(given_up).find_map(|wish| match wish {
+            Wish::Node(term) => Some(term),
+            Wish::Rule(_) => None,
+        })
+    }
+}
+
+fn heaviest_first<T>(weighted: &[(i32, T)]) -> Vec<&T> {
+    let mut sorted: Vec<&(i32, T)> = weighted.iter().collect();
+    sorted.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
+    sorted.into_iter().map(|(_, one)| one).collect()
+}
+
+/// The pods that an affinity term counts. Without namespaces it counts those of the pod's own.
+fn selector_of(term: &PodAffinityTerm, shape: &PodShape, namespaces: &Namespaces) -> PodSelector {
+    let named: BTreeSet<String> = match (&term.namespace_selector, term.namespaces.is_empty()) {
+        (None, true) => BTreeSet::from([shape.namespace.clone()]),
+        (None, false) => term.namespaces.iter().cloned().collect(),
+        (Some(selector), _) if selector.requirements.is_empty() => {
+            let labels = with_keys(term, shape);
+            return PodSelector { namespaces: None, labels };
+        }
+        (Some(selector), _) => {
+            let selected = namespaces.iter().filter(|(_, labels)| selector.matches(labels));
+            term.namespaces.iter().cloned().chain(selected.map(|(name, _)| name.clone())).collect()
+        }
+    };
+    PodSelector { namespaces: Some(named), labels: with_keys(term, shape) }
+}
+
+fn with_keys(term: &PodAffinityTerm, shape: &PodShape) -> Option<LabelSelector> {
+    let mut labels = term.selector.clone()?;
+    let value = |key: &String| Some((key.clone(), shape.labels.get(key)?.clone()));
+    let same = term.match_label_keys.iter().filter_map(value);
+    labels.requirements.extend(same.map(|(key, value)| Requirement::one_of(&key, [value])));
+    let other = term.mismatch_label_keys.iter().filter_map(value);
+    labels.requirements.extend(other.map(|(key, value)| Requirement::none_of(&key, [value])));
+    Some(sorted(labels))
+}
+
+fn spread(
+    constraint: &TopologySpreadConstraint,
+    shape: &PodShape,
+    id: &mut impl FnMut(PodSelector) -> SelectorId,
+) -> PodRule {
+    let labels = constraint.selector.clone().map(|mut labels| {
+        let value = |key: &String| Some(Requirement::one_of(key, [shape.labels.get(key)?.clone()]));
+        labels.requirements.extend(constraint.match_label_keys.iter().filter_map(value));
+        sorted(labels)
+    });
+    let namespaces = Some(BTreeSet::from([shape.namespace.clone()]));
+    PodRule {
+        key: constraint.topology_key.clone(),
+        selector: id(PodSelector { namespaces, labels }),
+        kind: RuleKind::Spread(SpreadTerms {
+            max_skew: constraint.max_skew,
+            min_domains: constraint.min_domains.unwrap_or(1),
+            affinity: constraint.node_affinity_policy,
+            taints: constraint.node_taints_policy,
+        }),
+        force: match constraint.when_unsatisfiable {
+            WhenUnsatisfiable::DoNotSchedule => Force::Required,
+            WhenUnsatisfiable::ScheduleAnyway => Force::Preferred,
+        },
+    }
+}
+
+fn sorted(mut labels: LabelSelector) -> LabelSelector {
+    labels.requirements.sort();
+    labels.requirements.dedup();
+    labels
+}

@@ -1,0 +1,86 @@
+//! The label selectors of pods' constraints, each once.
+//!
+//! Decides which pods a selector matches, by Kubernetes' rules: a constraint without a selector matches no pod, an
+//! empty selector matches every pod of its namespaces.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_domain::api::PodShape;
+use tenon_domain::api::pod::LabelSelector;
+
+/// A selector's index.
+pub(crate) type SelectorId = usize;
+
+/// Which pods a constraint counts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PodSelector {
+    /// The namespaces; `None` for all.
+    pub(crate) namespaces: Option<BTreeSet<String>>,
+    /// The labels; `None` matches nothing.
+    pub(crate) labels: Option<LabelSelector>,
+}
+
+impl PodSelector {
+    fn matches(&self, shape: &PodShape) -> bool {
+        self.namespaces.as_ref().is_none_or(|names| names.contains(&shape.namespace))
+            && self.labels.as_ref().is_some_and(|labels| labels.matches(&shape.labels))
+    }
+
+    /// A label that every matching pod has, if the selector asks for one value of a key.
+    fn label(&self) -> Option<(String, String)> {
+        let of = |labels: &LabelSelector| {
+            labels
+                .requirements
+                .iter()
+                .find_map(|one| Some((one.key().to_owned(), one.single_value()?.to_owned())))
+        };
+        self.labels.as_ref().and_then(of)
+    }
+}
+
+/// All selectors in their own order, found by the labels of pods.
+#[derive(Debug, Default)]
+pub(crate) struct Selectors {
+    all: Vec<PodSelector>,
+    by_label: BTreeMap<(String, String), Vec<SelectorId>>,
+    without_label: Vec<SelectorId>,
+}
+
+impl Selectors {
+    /// These.
+    pub(crate) fn of(all: BTreeSet<PodSelector>) -> Self {
+        let mut selectors = Self::default();
+        for (id, selector) in all.into_iter().enumerate() {
+            match selector.label() {
+                Some(label) => selectors.by_label.entry(label).or_default().push(id),
+                None => selectors.without_label.push(id),
+            }
+            selectors.all.push(selector);
+        }
+        selectors
+    }
+
+    /// The index of one of them.
+    pub(crate) fn id(&self, selector: &PodSelector) -> SelectorId {
+        self.all.binary_search(selector).unwrap_or(SelectorId::MAX)
+    }
+
+    /// Whether there is none.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The selectors that match a pod, in ascending order.
+    pub(crate) fn matching(&self, shape: &PodShape) -> Vec<SelectorId> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let labels = shape.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
+        let by_label = labels.filter_map(|label| self.by_label.get(&label)).flatten();
+        let matches = |id: &&SelectorId| self.all.get(**id).is_some_and(|selector| selector.matches(shape));
+        let mut found: Vec<SelectorId> =
+            by_label.chain(&self.without_label).filter(matches).copied().collect();
+        found.sort_unstable();
+        found
+    }
+}

@@ -1,0 +1,118 @@
+//! The nodes that a pod's volumes can be on.
+//!
+//! Decides the alternatives of a pod's volumes: the node affinity of bound PersistentVolumes, and the allowed
+//! topologies of StorageClasses that bind when the pod is placed. A claim that can't become bound is refused by name.
+//! Volumes on one node's own disk (`local`, `hostPath`) ask for that node's name only, which a new node hasn't, so
+//! host names are left out.
+//!
+//! Source: kubernetes-sigs/karpenter `pkg/controllers/provisioning/scheduling/volumetopology.go`.
+
+use std::collections::BTreeMap;
+
+use tenon_domain::api::PodShape;
+use tenon_domain::api::pod::{NodeSelectorTerm, PodVolume};
+use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
+use tenon_domain::labels;
+use tenon_domain::requirement::Requirements;
+
+use super::input::Storage;
+use super::report::Reason;
+
+/// Storage objects by name.
+pub(crate) struct Volumes<'a> {
+    claims: BTreeMap<(&'a str, &'a str), &'a PersistentVolumeClaim>,
+    volumes: BTreeMap<&'a str, &'a PersistentVolume>,
+    classes: BTreeMap<&'a str, &'a StorageClass>,
+}
+
+impl<'a> Volumes<'a> {
+    /// The objects of an input.
+    pub(crate) fn of(storage: &'a Storage) -> Self {
+        Self {
+            claims: storage
+                .claims
+                .iter()
+                .map(|claim| ((claim.meta.namespace.as_str(), claim.meta.name.as_str()), claim))
+                .collect(),
+            volumes: storage.volumes.iter().map(|volume| (volume.meta.name.as_str(), volume)).collect(),
+            classes: storage.classes.iter().map(|class| (class.meta.name.as_str(), class)).collect(),
+        }
+    }
+
+    /// Where a pod's volumes can be: ORed requirements for all of them together; empty where they bind it to no place.
+    pub(crate) fn alternatives(&self, shape: &PodShape) -> Result<Vec<Requirements>, Reason> {
+        let mut all: Vec<Requirements> = Vec::new();
+        for volume in &shape.volumes {
+            let of_one = match volume {
+                PodVolume::Claim(name) => self.of_claim(&shape.namespace, name)?,
+                PodVolume::Ephemeral { storage_class, .. } => {
+                    self.of_class(storage_class.as_deref(), "an ephemeral volume")?
+                }
+            };
+            if of_one.is_empty() {
+                continue;
+            }
+            all = if all.is_empty() {
+                of_one
+            } else {
+                all.iter().flat_map(|one| of_one.iter().map(|other| one.clone().and(other))).collect()
+            };
+        }
+        all.sort();
+        all.dedup();
+        Ok(all)
+    }
+
+    fn of_claim(&self, namespace: &str, name: &str) -> Result<Vec<Requirements>, Reason> {
+        let Some(claim) = self.claims.get(&(namespace, name)) else {
+            return Err(Reason::VolumeClaimNotFound { claim: name.to_owned() });
+        };
+        let unusable =
+            |why: &str| Err(Reason::VolumeUnusable { claim: name.to_owned(), why: why.to_owned() });
+        if claim.phase == "Lost" {
+            return unusable("its PersistentVolume is lost; restore it, or delete the claim");
+        }
+        if claim.meta.deleted_at.is_some() {
+            return unusable("it is being deleted");
+        }
+        match claim.volume.as_deref() {
+            None => self.of_class(claim.storage_class.as_deref(), name),
+            Some(volume) => match self.volumes.get(volume) {
+                None => unusable("its PersistentVolume doesn't exist"),
+                Some(volume) if volume.meta.deleted_at.is_some() => {
+                    unusable("its PersistentVolume is being deleted")
+                }
+                Some(volume) => Ok(without_hosts(&volume.node_affinity)),
+            },
+        }
+    }
+
+    fn of_class(&self, class: Option<&str>, claim: &str) -> Result<Vec<Requirements>, Reason> {
+        let unusable = |why: String| Err(Reason::VolumeUnusable { claim: claim.to_owned(), why });
+        let Some(name) = class else {
+            return unusable("it isn't bound and names no StorageClass; name one".to_owned());
+        };
+        match self.classes.get(name) {
+            None => unusable(format!("its StorageClass `{name}` doesn't exist; create it")),
+            Some(class) => match class.binding {
+                VolumeBinding::WaitForFirstConsumer => Ok(without_hosts(&class.allowed_topologies)),
+                VolumeBinding::Immediate => unusable(format!(
+                    "it isn't bound yet, and StorageClass `{name}` binds at once (`volumeBindingMode: Immediate`)"
+                )),
+            },
+        }
+    }
+}
+
+fn without_hosts(terms: &[NodeSelectorTerm]) -> Vec<Requirements> {
+    let of = |term: &NodeSelectorTerm| {
+        let mut asked = Requirements::new();
+        for requirement in term.match_expressions.iter().filter(|one| one.key() != labels::HOSTNAME) {
+            asked.add(requirement.clone());
+        }
+        asked
+    };
+    let all: Vec<Requirements> = terms.iter().map(of).collect();
+    // A term that asks for nothing else allows every place.
+    if all.iter().any(Requirements::is_empty) { Vec::new() } else { all }
+}

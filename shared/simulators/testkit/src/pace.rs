@@ -1,0 +1,58 @@
+//! The pace of a history.
+//!
+//! Decides how much time passes between deeds, and what that means for the times that invariants allow.
+
+use jiff::SignedDuration;
+
+use crate::accepted::SEEN_WITHIN;
+use crate::validation::LOOKS;
+
+/// The virtual time between steps. Most histories are quick, so that much happens at once. Some are slow, so that they
+/// reach audits, timeouts and the restore of an hour-old table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HistoryPace {
+    /// A step is a few seconds.
+    Quick,
+    /// A step is up to a minute.
+    Slow,
+    /// The same, and calls are slow and nothing else goes wrong: the stated times hold at each step.
+    Fair,
+    /// The same, and the table is restored on the way.
+    Restored,
+}
+
+impl HistoryPace {
+    /// The longest step, in seconds.
+    pub(crate) const fn longest_step(self) -> u64 {
+        match self {
+            Self::Quick => 4,
+            Self::Slow | Self::Fair | Self::Restored => 60,
+        }
+    }
+
+    /// The longest outage of something that classes depend on, in seconds: a part of the history.
+    pub(crate) const fn longest_outage(self) -> u64 {
+        match self {
+            Self::Quick => 120,
+            Self::Slow | Self::Fair | Self::Restored => 900,
+        }
+    }
+
+    /// How long a launch may name an image that its class doesn't accept any more: among faults a sweep may be lost.
+    pub(crate) const fn image_lag(self) -> SignedDuration {
+        match self {
+            Self::Fair => SignedDuration::from_secs(SEEN_WITHIN.as_secs() + LOOKS.as_secs()),
+            Self::Quick | Self::Slow | Self::Restored => {
+                SignedDuration::from_secs(2 * SEEN_WITHIN.as_secs() + LOOKS.as_secs())
+            }
+        }
+    }
+
+    /// How long a settled region is watched after a wake: an audit's period if there is time.
+    pub(crate) const fn second_look(self) -> SignedDuration {
+        match self {
+            Self::Quick => SignedDuration::from_mins(3),
+            Self::Slow | Self::Fair | Self::Restored => SignedDuration::from_mins(15),
+        }
+    }
+}
