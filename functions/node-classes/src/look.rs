@@ -17,6 +17,7 @@ use tenon_domain::class_status::{
 };
 use tenon_domain::id::ClusterName;
 use tenon_domain::placement::ResolvedPlacementGroup;
+use tenon_domain::unavailable::RequestDigest;
 use tenon_ec2::port::Image;
 use tenon_ec2::{ClassPart, Ec2Error, blame, right_of};
 use tenon_runtime::error::chain;
@@ -160,6 +161,15 @@ impl ClassLook<'_> {
         self.again_in = Some(self.again_in.map_or(by, |known| known.min(by)));
     }
 
+    /// Whether a launch from the class as it was resolved last has succeeded.
+    fn launched(&self) -> bool {
+        let known = self.previous.filter(|known| spec_form::is_of_spec(known, self.class));
+        known.zip(self.input.verdicts.get(&self.class.name)).is_some_and(|(known, verdicts)| {
+            let digest = RequestDigest::of_class(&self.input.cluster, known);
+            verdicts.0.iter().any(|verdict| verdict.digest == digest && verdict.launched_at.is_some())
+        })
+    }
+
     /// The nodes' instance profile: allowed, as IAM has it, and not refused by EC2.
     fn profile(
         &mut self,
@@ -190,7 +200,7 @@ impl ClassLook<'_> {
                     allowed: &judged.registry.allowed,
                     answer,
                     known,
-                    held: held.is_some_and(|held| held.status == ConditionStatus::True),
+                    held: held.is_some_and(|held| held.status == ConditionStatus::True) || self.launched(),
                     now: self.input.now,
                 });
                 match &verdict.seen {

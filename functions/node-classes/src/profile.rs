@@ -4,7 +4,7 @@
 //! which profiles a cluster may use (`resolve`).
 //!
 //! Invariants: a profile holds only if IAM returned it with an allowed role, or if IAM gives no answer and it held
-//! before; every other state names the remedy and the time of the next look.
+//! before or a launch named it; every other state names the remedy and the time of the next look.
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::node_class::{InstanceProfile, NodeIdentity};
@@ -40,7 +40,7 @@ pub struct JudgedProfile<'a> {
     pub answer: &'a Result<InstanceProfileFacts, Ec2Error>,
     /// What was known of the profile before.
     pub known: Option<&'a SeenProfile>,
-    /// Whether it held for this spec before.
+    /// Whether it held for this spec before, or a launch of this spec succeeded.
     pub held: bool,
     /// The time.
     pub now: Timestamp,

@@ -37,7 +37,7 @@ use tenon_state::view::{Want, Wants};
 use commit::commit_and_send;
 use execute::{SentLaunches, due, send_all, tag};
 use plan::PlannedLaunches;
-use validate::{ask, later};
+use validate::{ask, ask_after_launches, later};
 
 /// The observations that provisioning needs.
 const WANTS: Wants<'static> = Wants {
@@ -172,9 +172,11 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
             done.sent.put_off(self.ports.now());
         }
         signal(self.ports, self.cluster, &done.sent).await;
-        if done.idle && !done.lost && due(&observed.view).is_empty() {
-            done.ask_at = ask(self.ports, self.cluster, observed).await?;
-        }
+        done.ask_at = if done.idle && !done.lost && due(&observed.view).is_empty() {
+            ask(self.ports, self.cluster, observed).await?
+        } else {
+            ask_after_launches(self.cluster, observed)
+        };
         Ok(())
     }
 

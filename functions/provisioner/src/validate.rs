@@ -48,6 +48,8 @@ const AFTER_NO_ANSWER: SignedDuration = SignedDuration::from_secs(30);
 /// How long until a request is built again that can't be built now, such as without a fresh catalogue, or while a
 /// mark holds its NodePools back.
 const AFTER_NO_REQUEST: SignedDuration = SignedDuration::from_mins(1);
+/// How long a question waits for launches that are being made.
+const AFTER_LAUNCHES: SignedDuration = SignedDuration::from_secs(10);
 /// How long an edit of NodePools may go unseen that lets a class be used for another architecture: without pending pods
 /// no wake is for NodePools.
 const POOLS_LOOKED_AT_EVERY: SignedDuration = SignedDuration::from_hours(1);
@@ -108,6 +110,12 @@ pub(crate) fn awaits(status: &ClassStatus) -> bool {
     status
         .condition(ConditionType::ValidationSucceeded)
         .is_some_and(|told| told.reason == ConditionReason::AwaitingValidation)
+}
+
+/// When the first question is asked that launches kept back.
+pub(crate) fn ask_after_launches(cluster: &ClusterName, observed: &ClusterObservation) -> Option<Timestamp> {
+    let question = first_question(cluster, observed, &observed.view.verdicts)?;
+    Some(question.due_at.max(later(observed.view.now, AFTER_LAUNCHES)))
 }
 
 /// Asks EC2 about the first question that is due. Returns the time of the next one.

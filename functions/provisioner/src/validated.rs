@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::catalog::facts::Architecture;
-use tenon_domain::class_status::{ClassStatus, ConditionType};
+use tenon_domain::class_status::{ClassStatus, ConditionReason, ConditionType};
 use tenon_domain::id::{ClusterName, NodeClassName};
 use tenon_domain::launch::Launch;
 use tenon_domain::launch_verdict::{
@@ -63,7 +63,7 @@ impl<'a> Validated<'a> {
         let (mut noted, mut is_new) = (Noted::Nothing, false);
         for architecture in launched(status, settlement) {
             let before = verdicts.on(request, &architecture).cloned();
-            if before.is_none() && !awaits(status) {
+            if before.is_none() && !awaits(status) && !decides_profile(status) {
                 continue;
             }
             let next = LaunchVerdict::of_launch(before.as_ref(), request, &architecture, ports.now());
@@ -92,12 +92,19 @@ impl<'a> Validated<'a> {
         let class = snapshot.node_classes.iter().find(|class| class.name == launch.class)?;
         let asks = match registry.settings.dry_runs {
             FeatureGate::Enabled => true,
-            FeatureGate::Disabled => false,
+            FeatureGate::Disabled => decides_profile(status),
         };
         let of_this = launch.created_at >= told.since && status.generation == class.meta.generation;
         let refresh = class.meta.annotations.get(VALIDATION_REFRESH);
         (asks && of_this).then_some((status, refresh.map(String::as_str)))
     }
+}
+
+/// Whether a launch shows what IAM didn't answer: that nodes can have the class's instance profile.
+fn decides_profile(status: &ClassStatus) -> bool {
+    status
+        .condition(ConditionType::InstanceProfileReady)
+        .is_some_and(|told| told.reason == ConditionReason::InstanceProfileNotChecked)
 }
 
 /// The architectures of the launched instances.

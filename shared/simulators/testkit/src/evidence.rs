@@ -21,8 +21,9 @@ use tenon_table::{Item, Key};
 
 use crate::invariants::{Found, Invariant};
 
-/// A pass has the time of its beginning, and reads what arrives during it: ten calls of at most 400 ms each.
-const READS_TAKE: SignedDuration = SignedDuration::from_secs(4);
+/// A pass has the time of its beginning, and reads what arrives during it: it waits up to 40 s for a throttled table,
+/// and makes ten calls of at most 400 ms each.
+const READS_TAKE: SignedDuration = SignedDuration::from_secs(44);
 
 /// The age from which a part of the catalogue, or the snapshot, supports no decision: ARCHITECTURE.md, "Evidence".
 const fn stale_after(part: CatalogPart) -> SignedDuration {
@@ -158,7 +159,9 @@ impl EvidenceSeen {
             return if pointers.iter().any(|pointer| is_named(pointer) || arrived(pointer)) {
                 Ok(())
             } else {
-                found(format!("{} was decided before `{part}` arrived", said()))
+                let at = pointers.iter().filter_map(|pointer| pointer.refreshed_at).min();
+                let at = at.map_or_else(|| "which hasn't yet".to_owned(), |at| format!("at {at}"));
+                found(format!("{} was decided before `{part}` arrived, {at}", said()))
             };
         };
         let age = record.at.duration_since(refreshed_at);

@@ -17,6 +17,7 @@ use tenon_twin::InstanceRecord;
 use crate::accepted::ImagesSeen;
 use crate::crowded::CrowdedOut;
 use crate::evidence::EvidenceSeen;
+use crate::passed_over::ClassFormSeen;
 use crate::shifts::ShiftsSeen;
 use crate::validation::UnreadySince;
 
@@ -55,6 +56,8 @@ pub struct History {
     pub requests_judged: usize,
     /// The most nodes of each pool, the base of percentages.
     pub pool_sizes: BTreeMap<String, usize>,
+    /// The class's form.
+    pub class_form: ClassFormSeen,
     /// Samples of the evidence.
     pub evidence: EvidenceSeen,
     /// Claims that the journal speaks of: launches that it names, and terminations.

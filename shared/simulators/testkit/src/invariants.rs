@@ -90,6 +90,8 @@ tenon_domain::words! {
         ImagesAccepted,
         /// A class has the newest image that it accepts.
         NewestTaken,
+        /// No launch names an image within the hour after an instance of it failed.
+        FailedPassedOver,
         /// No launch fails for a launch template that Tenon deleted.
         TemplatesThere,
         /// EC2 keeps no launch template of Tenon for long that nothing needs.

@@ -19,6 +19,7 @@ pub mod learned;
 pub mod marks;
 mod outage;
 mod pace;
+pub mod passed_over;
 mod pipeline;
 mod random;
 mod reached;

@@ -10,14 +10,15 @@ use tenon_domain::id::ClientToken;
 use tenon_domain::taint::DISRUPTED;
 use tenon_ec2::port::{CreateFleetRequest, Image, ImageState, Instance};
 use tenon_region::gate::Evicting;
+use tenon_table::items::keys;
 use tenon_table::{Commit, Item, Key, QueryPage, Value, Write};
 
 mod items;
 
 use items::{
-    ask_later, believe_empty, claims_written, classes_written, count_marks, deal_twice, double_learned,
-    double_requests, drop_leases, forget_unneeded, keep_templates, learned_written, mix_up_images,
-    raise_revision, shift_back, tell_ready,
+    ask_later, believe_empty, claims_written, classes_written, count_marks, deal_twice, deny_for_ever,
+    double_learned, double_requests, drop_leases, forget_unneeded, keep_templates, learned_written,
+    mix_up_images, raise_revision, shift_back, tell_ready,
 };
 
 use crate::pipeline::{APPROVED, BUILDING, BUILT, STAGE};
@@ -87,6 +88,10 @@ tenon_domain::words! {
         ReadyAnyway,
         /// An instance profile that was missing or without a role stays so, whatever IAM answers.
         LostProfilesRemembered,
+        /// A denied dry run is never repeated.
+        DenialsLast,
+        /// Nobody notes that an instance of an image failed.
+        FailuresForgotten,
         /// Every image looks approved.
         PolicyIgnored,
         /// The tags of the pipeline's images look as they were at first.
@@ -130,6 +135,12 @@ impl Sabotage {
             Self::MemoryDoubled => learned_written(commit).for_each(double_learned),
             Self::ImagesMixedUp => mix_up_images(commit),
             Self::ClaimsOverfilled => claims_written(commit).for_each(double_requests),
+            Self::DenialsLast => classes_written(commit).for_each(deny_for_ever),
+            Self::FailuresForgotten => {
+                let of_boots = |key: &Key| key.sk.starts_with(keys::BOOT);
+                commit.writes.retain(|write| !of_boots(write.key()));
+                commit.conditions.retain(|condition| !of_boots(&condition.key()));
+            }
             Self::ReadyAnyway => classes_written(commit).for_each(tell_ready),
             Self::FreshTokens
             | Self::CountsForgotten

@@ -27,6 +27,7 @@ use crate::invariants::{self, Invariant, SettledRegion, Violation};
 use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
 use crate::marks::{self, MarksSeen};
 use crate::pace::HistoryPace;
+use crate::passed_over::invariant_failed_passed_over;
 use crate::random::Dice;
 use crate::reached::{Reached, Situation};
 use crate::sabotage::Sabotage;
@@ -430,6 +431,8 @@ impl Watched {
         invariant_conditions_agree(region, &self.cluster)?;
         history.unready.look(region, &self.cluster);
         invariant_images_accepted(region, &self.cluster, &mut history.images, pace.image_lag())?;
+        let (form, lag) = (&mut history.class_form, pace.image_lag());
+        invariant_failed_passed_over(region, moment, &self.cluster, form, lag)?;
         invariant_templates_there(moment)?;
         invariants::invariant_pods_counted_once(moment, &waiting, &history.crowded_out)?;
         if step.is_multiple_of(20) {

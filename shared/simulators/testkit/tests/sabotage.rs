@@ -28,6 +28,8 @@ const BREAKS: &[(Sabotage, Invariant, HistoryPace, u32)] = &[
     (Sabotage::RefusalsUntold, Invariant::NothingSilent, HistoryPace::Quick, 60),
     (Sabotage::ReadyAnyway, Invariant::ConditionsAgree, HistoryPace::Quick, 60),
     (Sabotage::LostProfilesRemembered, Invariant::ReadyAgain, HistoryPace::Quick, 60),
+    (Sabotage::DenialsLast, Invariant::ReadyAgain, HistoryPace::Fair, 60),
+    (Sabotage::FailuresForgotten, Invariant::FailedPassedOver, HistoryPace::Fair, 60),
     (Sabotage::PolicyIgnored, Invariant::ImagesAccepted, HistoryPace::Quick, 100),
     (Sabotage::RetagsUnseen, Invariant::NewestTaken, HistoryPace::Quick, 30),
     (Sabotage::StrangersAdopted, Invariant::RestoreKillsNothing, HistoryPace::Restored, 200),

@@ -136,6 +136,18 @@ pub(super) fn tell_ready(item: &mut tenon_table::Item) {
     }
 }
 
+/// Moves the next question after a denied dry run to the end of time.
+pub(super) fn deny_for_ever(item: &mut tenon_table::Item) {
+    let Some(Value::L(verdicts)) = item.get_mut("verdicts") else { return };
+    for verdict in verdicts {
+        if let Value::M(fields) = verdict
+            && fields.get("outcome").and_then(Value::as_text) == Some("Denied")
+        {
+            fields.insert("until".to_owned(), Value::text(Timestamp::MAX.to_string()));
+        }
+    }
+}
+
 pub(super) fn learned_written(commit: &mut Commit) -> impl Iterator<Item = &mut tenon_table::Item> {
     commit.writes.iter_mut().filter_map(|write| match write {
         Write::Set { key, set, .. } if key.sk.starts_with("LEARNED#") => Some(set),
