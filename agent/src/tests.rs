@@ -152,6 +152,7 @@ impl AgentFixture {
             pool: claim.pool.clone(),
             class: claim.class.clone(),
             token: ClientToken::parse("token-1").unwrap(),
+            made_from: None,
             reservation: None,
             placement: None,
             request: String::new(),

@@ -13,7 +13,7 @@ use tenon_domain::class_status::{ClassStatus, ImageRefusal, RefusedImage};
 use tenon_domain::id::ImageId;
 use tenon_domain::launch_verdict::{VALIDATION_REFRESH, VerdictOutcome};
 use tenon_domain::unavailable::{Mark, RequestDigest};
-use tenon_ec2::{ClassPart, blame};
+use tenon_ec2::blamed_image;
 
 use crate::look::ClassLook;
 
@@ -49,11 +49,8 @@ fn add(all: &mut Vec<RefusedImage>, refusal: &ImageRefusal<'_>) {
 /// The image that EC2's words about a refused launch name; the only one of the class, if they name none.
 fn blamed<'a>(mark: &Mark, known: &'a ClassStatus) -> Option<&'a ImageId> {
     let words = mark_words(mark);
-    let is_about_image = blame(words).or_else(|| blame(&mark.code)) == Some(ClassPart::Image);
     let ids: BTreeSet<&ImageId> = known.images.iter().map(|image| &image.id).collect();
-    let named = ids.iter().copied().find(|id| words.contains(id.as_str()));
-    let only = ids.first().copied().filter(|_| ids.len() == 1);
-    named.or(only).filter(|_| is_about_image)
+    blamed_image(&format!("{}: {words}", mark.code), &ids)
 }
 
 fn mark_words(mark: &Mark) -> &str {

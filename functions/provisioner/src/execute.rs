@@ -13,7 +13,7 @@ use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, LaunchId};
 use tenon_domain::launch::{EC2_CONSISTENCY, Launch, LaunchState, REPLAY_WITHIN};
 use tenon_domain::tags;
-use tenon_domain::unavailable::{FIRST_HOLD, Mark, Marks, UnavailableKey};
+use tenon_domain::unavailable::{FIRST_HOLD, Mark, Marks, RequestDigest, UnavailableKey};
 use tenon_ec2::port::{CreateFleetRequest, Instance, InstanceFilter, TagFilter, Tags};
 use tenon_ec2::{Ec2, Ec2Error, ErrorClass};
 use tenon_launching::build::BuiltLaunch;
@@ -193,7 +193,10 @@ impl<'a> Sending<'a> {
                     cluster: self.cluster,
                     launch: due.launch,
                     claims: &due.claims,
-                    status: self.view.classes.get(&due.launch.class),
+                    status: self.view.classes.get(&due.launch.class).filter(|status| {
+                        let made_from = due.launch.made_from.as_ref();
+                        made_from.is_none_or(|of| *of == RequestDigest::of_class(self.cluster, status))
+                    }),
                     marks: &marks,
                     catalog: CatalogFacts::of(&self.view.parts),
                 };

@@ -9,6 +9,7 @@ use crate::id::{
 };
 use crate::placement::LaunchPlacement;
 use crate::reservation::LaunchedInto;
+use crate::unavailable::RequestDigest;
 
 /// A launch without an answer is sent again under its token up to this age; later, its instances are searched by the
 /// launch's tag. EC2 documents no lifetime for CreateFleet's tokens. Other EC2 calls keep theirs for hours, so ten
@@ -39,6 +40,8 @@ pub struct Launch {
     pub token: ClientToken,
     /// The request as it is stored and sent (the cloud adapter's stored form).
     pub request: String,
+    /// The class's spec and images that it was made from; `None` for launches of releases before this field.
+    pub made_from: Option<RequestDigest>,
     /// The capacity reservation that its instances are launched into.
     pub reservation: Option<LaunchedInto>,
     /// The placement group that its instances are launched into.

@@ -4,6 +4,10 @@
 //!
 //! Source: "Error codes for the Amazon EC2 API" (read November 2026).
 
+use std::collections::BTreeSet;
+
+use tenon_domain::id::ImageId;
+
 /// A part of a class that EC2 refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClassPart {
@@ -65,9 +69,33 @@ pub fn blame(words: &str) -> Option<ClassPart> {
     }
 }
 
+/// The image that EC2's words are about, among those that the request may name: the named one, or the only one if the
+/// words name none.
+#[must_use]
+pub fn blamed_image<'a>(words: &str, images: &BTreeSet<&'a ImageId>) -> Option<&'a ImageId> {
+    let named = images.iter().copied().find(|id| words.contains(id.as_str()));
+    let only = images.first().copied().filter(|_| images.len() == 1 && !words.contains("ami-"));
+    named.or(only).filter(|_| blame(words) == Some(ClassPart::Image))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_about_another_image_blame_none() {
+        let ids: [ImageId; 2] = ["ami-1", "ami-2"].map(|id| id.parse().unwrap());
+        let check = |words: &str, images: &[ImageId], expected: Option<&str>| {
+            let found = blamed_image(words, &images.iter().collect());
+            assert_eq!(found.map(ImageId::as_str), expected, "{words}");
+        };
+        check("InvalidAMIID.NotFound: The image id '[ami-2]' does not exist", &ids, Some("ami-2"));
+        check("InvalidAMIID.NotFound: The image id '[ami-7]' does not exist", &ids[..1], None);
+        check("AuthFailure: Not authorized for images: [ami-1]", &ids, Some("ami-1"));
+        check("OptInRequired: accept terms in the AWS Marketplace", &ids[..1], Some("ami-1"));
+        check("OptInRequired: accept terms in the AWS Marketplace", &ids, None);
+        check("InvalidSnapshot.NotFound: of ami-1", &ids, None);
+    }
 
     #[test]
     fn what_a_class_names_is_its_own_to_mend() {

@@ -12,7 +12,7 @@ mod effect;
 mod error;
 pub mod port;
 
-pub use blame::{ClassPart, blame};
+pub use blame::{ClassPart, blame, blamed_image};
 pub use classify::{ErrorClass, classify};
 pub use denial::{DecodedMessage, Denial, DenialCause, PolicyKind, encoded_message};
 pub use effect::{Effect, effect, launched_reason, launched_reason_of};

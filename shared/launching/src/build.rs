@@ -221,6 +221,7 @@ fn build_one(
         class: first.class.clone(),
         token,
         request: request.to_stored(),
+        made_from: Some(RequestDigest::of_class(cluster, status)),
         reservation: fleet.reservation.clone(),
         placement: fleet.placement.clone(),
         claims: group.iter().map(|c| LaunchClaim { name: c.name.clone(), pods: c.pods.clone() }).collect(),

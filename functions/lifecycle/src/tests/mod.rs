@@ -237,6 +237,7 @@ fn with_launch(mut input: LifecycleInput, state: LaunchState) -> LifecycleInput 
         pool: "default".parse().unwrap(),
         class: "default".parse().unwrap(),
         token: "token".parse().unwrap(),
+        made_from: None,
         reservation: None,
         placement: None,
         request: String::new(),

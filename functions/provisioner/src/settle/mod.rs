@@ -53,7 +53,8 @@ pub struct SettleInput<'a> {
     pub launch: &'a Launch,
     /// The launch's known claims in its order; the others don't exist any longer.
     pub claims: &'a [&'a Claim],
-    /// The class, as it resolved last: its subnets name zones.
+    /// The class, if it still has the spec and the images that the launch was made from: otherwise what EC2 says of the
+    /// launch's request says nothing of it. Its subnets name zones.
     pub status: Option<&'a ClassStatus>,
     /// Marks so far, the launch's own leases among them.
     pub marks: &'a Marks,

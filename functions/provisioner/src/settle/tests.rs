@@ -71,6 +71,7 @@ impl SettleWorld {
             pool: "default".parse().unwrap(),
             class: "default".parse().unwrap(),
             token: "token-1".parse().unwrap(),
+            made_from: None,
             reservation: None,
             placement: None,
             request: String::new(),

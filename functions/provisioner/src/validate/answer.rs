@@ -10,7 +10,7 @@ use tenon_domain::class_status::ConditionReason;
 use tenon_domain::id::ImageId;
 use tenon_domain::launch_verdict::{NO_SPOT_ROLE, VerdictOutcome};
 use tenon_ec2::port::DryRunOutcome;
-use tenon_ec2::{ClassPart, Denial, DenialCause, Ec2Error, ErrorClass, blame, right_of};
+use tenon_ec2::{ClassPart, Denial, DenialCause, Ec2Error, ErrorClass, blame, blamed_image, right_of};
 
 /// Characters of EC2's words that are kept of a refused request.
 const MESSAGE_CHARS: usize = 300;
@@ -108,9 +108,7 @@ fn refused(error: &Ec2Error, images: &BTreeSet<ImageId>) -> VerdictOutcome {
     let words: String = error.to_string().chars().take(MESSAGE_CHARS).collect();
     let part = blame(&words);
     let remedy = part.map_or("check the class's spec", ClassPart::remedy);
-    let named = images.iter().find(|image| words.contains(image.as_str()));
-    let only = images.first().filter(|_| images.len() == 1);
-    let image = named.or(only).filter(|_| part == Some(ClassPart::Image)).cloned();
+    let image = blamed_image(&words, &images.iter().collect()).cloned();
     let message = format!("EC2 refuses launches from this class ({words}); {remedy}");
     VerdictOutcome::Denied { reason: ConditionReason::LaunchRefused, message, image }
 }

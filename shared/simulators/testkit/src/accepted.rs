@@ -174,11 +174,12 @@ pub fn invariant_newest_taken(
         if class.images.is_empty() || class.images.iter().any(|image| older(image.created_at)) {
             let has: Vec<&str> = class.images.iter().map(|image| image.name.as_str()).collect();
             let text = format!(
-                "class {} has {has:?}, and accepts the newer image {} (`{}`) since {:?}",
+                "class {} has {has:?}, and accepts the newer image {} (`{}`) since {:?}: {:?}",
                 class.name,
                 best.id,
                 best.name,
                 seen.accepted.get(&best.id).map(|known| known.since),
+                class.conditions,
             );
             return Err((Invariant::NewestTaken, text));
         }

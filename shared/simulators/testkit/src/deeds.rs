@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_domain::id::{ClusterName, ImageId, InstanceId, ZoneId};
+use tenon_domain::labels::REGISTERED;
 use tenon_domain::launch_verdict::VALIDATION_REFRESH;
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
@@ -383,10 +384,16 @@ fn interrupt(region: &mut SimulatedRegion, dice: &mut Dice) {
     }
 }
 
+/// Deletes a Node that has registered: before, nobody could tell its instance from one that never joins, and its class
+/// would leave the image alone for an hour.
 fn delete_node(region: &mut SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
     let Some(site) = region.site(cluster) else { return };
-    if let Some(node) = dice.pick(&site.node_names()) {
-        site.cluster().delete(Kind::Node, "", node);
+    let registered =
+        |node: &Value| node.pointer("/metadata/labels").is_some_and(|all| all.get(REGISTERED).is_some());
+    let Some(name) = dice.pick(&site.node_names()).cloned() else { return };
+    let nodes = site.cluster().objects(Kind::Node);
+    if nodes.iter().any(|node| object::name(node) == name && registered(node)) {
+        site.cluster().delete(Kind::Node, "", &name);
     }
 }
 

@@ -38,8 +38,9 @@ impl HistoryPace {
         }
     }
 
-    /// How long a launch may name an image that its class doesn't accept any more: among faults a sweep may be lost.
-    pub(crate) const fn image_lag(self) -> SignedDuration {
+    /// How long the world may be other than a class says: a sweep's period, which is the longest time until a stated next
+    /// try too. Among faults one of them may be lost.
+    pub(crate) const fn class_lag(self) -> SignedDuration {
         match self {
             Self::Fair => SignedDuration::from_secs(SEEN_WITHIN.as_secs() + LOOKS.as_secs()),
             Self::Quick | Self::Slow | Self::Restored => {

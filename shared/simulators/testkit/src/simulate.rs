@@ -371,7 +371,8 @@ impl Play {
     fn judge_times(&self) -> Result<(), (Invariant, String)> {
         let right_since = self.doings.right_since();
         for Watched { cluster, history, .. } in &self.watched {
-            invariant_ready_again(&self.region, cluster, &history.unready, right_since)?;
+            let within = (right_since, self.pace.class_lag());
+            invariant_ready_again(&self.region, cluster, &history.unready, within)?;
             invariant_newest_taken(&self.region, cluster, &history.images, right_since)?;
         }
         Ok(())
@@ -430,8 +431,8 @@ impl Watched {
         invariant_deleted_are_tainted(region, &self.cluster)?;
         invariant_conditions_agree(region, &self.cluster)?;
         history.unready.look(region, &self.cluster);
-        invariant_images_accepted(region, &self.cluster, &mut history.images, pace.image_lag())?;
-        let (form, lag) = (&mut history.class_form, pace.image_lag());
+        invariant_images_accepted(region, &self.cluster, &mut history.images, pace.class_lag())?;
+        let (form, lag) = (&mut history.class_form, pace.class_lag());
         invariant_failed_passed_over(region, moment, &self.cluster, form, lag)?;
         invariant_templates_there(moment)?;
         invariants::invariant_pods_counted_once(moment, &waiting, &history.crowded_out)?;

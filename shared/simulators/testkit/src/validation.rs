@@ -14,10 +14,6 @@ use tenon_twin::RequestOutcome;
 
 use crate::invariants::Invariant;
 
-/// How long a class may be not ready after the world is right for it: the sweep's period, and the longest time until a
-/// stated next try.
-pub const READY_AGAIN_WITHIN: SignedDuration = SignedDuration::from_mins(5);
-
 /// The time between two checks, and some for the calls.
 pub const LOOKS: SignedDuration = SignedDuration::from_secs(90);
 
@@ -81,7 +77,7 @@ impl UnreadySince {
     }
 }
 
-/// No class is not ready for longer than a sweep or a stated next try takes, once the world is right for it: its
+/// No class is not ready for longer than `lag`, the time that a sweep or a stated next try takes, once the world is right for it: its
 /// images, network, instance profile and rights are there, EC2 answers and refuses no launch, and nobody edited it.
 ///
 /// # Errors The invariant, and the finding.
@@ -89,12 +85,12 @@ pub fn invariant_ready_again(
     region: &SimulatedRegion,
     cluster: &ClusterName,
     unready: &UnreadySince,
-    right_since: Timestamp,
+    (right_since, lag): (Timestamp, SignedDuration),
 ) -> Result<(), (Invariant, String)> {
     let refused_at = last_refused(region, cluster).unwrap_or(Timestamp::MIN);
     for (name, since) in &unready.0 {
         let since = right_since.max(*since).max(refused_at);
-        if region.now().duration_since(since) > READY_AGAIN_WITHIN + LOOKS {
+        if region.now().duration_since(since) > lag {
             let classes = region.classes(cluster);
             let told = classes.iter().find(|class| class.name == *name).map(|class| &class.conditions);
             let text = format!("class {name} isn't ready since {since}, and the world is right: {told:?}");

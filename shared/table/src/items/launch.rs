@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use tenon_domain::id::{NamespacedName, ParseIdError, Uid};
 use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchState};
+use tenon_domain::unavailable::RequestDigest;
 
 use super::deflated::{deflate, inflate};
 use super::form::{Attributes, FieldError, FieldProblem, Fields, ItemForm};
@@ -24,6 +25,7 @@ impl ItemForm for Launch {
         to.text("class", &self.class);
         to.text("token", &self.token);
         write_request(&self.request, to);
+        to.text_if("made_from", self.made_from.as_ref().map(ToString::to_string));
         write_reservation(self.reservation.as_ref(), to);
         write_placement(self.placement.as_ref(), to);
         to.list("claims", &self.claims, |claim, to| {
@@ -71,6 +73,7 @@ impl ItemForm for Launch {
             class: from.parsed("class")?,
             token: from.parsed("token")?,
             request: read_request(from)?,
+            made_from: from.text_if("made_from")?.and_then(RequestDigest::parse),
             reservation: read_reservation(from)?,
             placement: read_placement(from)?,
             claims: from.list("claims", |from| {

@@ -144,6 +144,7 @@ pub(super) fn launch() -> Launch {
         pool: "default".parse().unwrap(),
         class: "linux".parse().unwrap(),
         token: "tenon-7".parse().unwrap(),
+        made_from: RequestDigest::parse("3k9x2"),
         reservation: None,
         placement: None,
         request: "{\"v\":1}".into(),
