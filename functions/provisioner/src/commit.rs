@@ -31,42 +31,40 @@ pub(crate) async fn commit_and_send<P: Ports>(
 ) -> Result<(CommitOutcome, SentLaunches), HandlerError> {
     let slices = cut(cluster, observed.view.generations.revision, groups)?;
     let mut sending = Sending::new(cluster, observed);
-    let mut launches = launches.iter();
-    // Committed, and not sent yet.
-    let mut waiting = 0;
+    // Launches that are sent, and those that are committed.
+    let (mut sent, mut committed) = (0, 0);
     let mut outcome = Ok(CommitOutcome::Whole);
     for (slice, groups) in slices.iter() {
         let stopped = loop {
             let table = ports.impatient().table();
+            let waiting = launches.get(sent..committed).unwrap_or_default();
             let found = match waiting {
-                0 => commit_slice(ports.table(), slice).await,
-                _ => commit_slice(table, slice).await,
+                [] => commit_slice(ports.table(), slice).await,
+                [_, ..] => commit_slice(table, slice).await,
             };
             match (found, waiting) {
                 (Ok(SliceOutcome::Committed), _) => break None,
                 (Ok(SliceOutcome::Lost), _) => break Some(Ok(CommitOutcome::Lost)),
-                (Ok(SliceOutcome::Throttled), 0) => {
+                (Ok(SliceOutcome::Throttled), []) => {
                     let again = ports.now().saturating_add(THROTTLED_AGAIN);
                     sending.sent.put_off(again.unwrap_or_else(|_| ports.now()));
                     break Some(Ok(CommitOutcome::Whole));
                 }
-                (Ok(SliceOutcome::Throttled), _) => {
-                    waiting -= 1;
-                    sending.send_next(ports, &mut launches).await?;
+                (Ok(SliceOutcome::Throttled), [_, ..]) => {
+                    sent = committed;
+                    sending.send(ports, waiting).await?;
                 }
                 (Err(error), _) => break Some(Err(error)),
             }
         };
         match stopped {
-            None => waiting += groups,
+            None => committed += groups,
             Some(found) => {
                 outcome = found;
                 break;
             }
         }
     }
-    for _ in 0..waiting {
-        sending.send_next(ports, &mut launches).await?;
-    }
+    sending.send(ports, launches.get(sent..committed).unwrap_or_default()).await?;
     outcome.map(|outcome| (outcome, sending.sent))
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::Claim;
-use tenon_domain::id::{ClaimName, ClusterName, LaunchId};
+use tenon_domain::id::{ClaimName, ClusterName, InstanceId, LaunchId};
 use tenon_domain::launch::{EC2_CONSISTENCY, Launch, LaunchState, REPLAY_WITHIN};
 use tenon_domain::tags;
 use tenon_domain::unavailable::{FIRST_HOLD, Mark, Marks, RequestDigest, UnavailableKey};
@@ -41,6 +41,13 @@ const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
 const LAUNCH_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// The most pages of a launch's instances.
 const PAGES: usize = 10;
+/// Launches that are sent side by side. EC2 takes 50 mutating calls at once and 5 a second after them from an account and
+/// region ("Request throttling for the Amazon EC2 API", read November 2026); the rest is for other tools.
+const SIDE_BY_SIDE: usize = 20;
+/// Calls for tags that are made side by side. EC2 takes 100 at once and 10 a second after them.
+const TAGS_SIDE_BY_SIDE: usize = 10;
+/// Most instances that are tagged in one wake: the audit tags the others.
+const TAGGED_AT_ONCE: usize = 50;
 
 /// The result of sending launches.
 #[derive(Debug, Default)]
@@ -124,7 +131,13 @@ pub(crate) fn due<'a>(view: &'a ClusterView) -> Vec<DueLaunch<'a>> {
         .collect()
 }
 
-/// Sends and settles the launches one after the other.
+/// A launch before it is sent: its request, or why it isn't sent.
+enum PreparedLaunch {
+    Request(Box<CreateFleetRequest>),
+    Outcome(SendOutcome),
+}
+
+/// Sends and settles the launches.
 pub(crate) async fn send_all<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
@@ -132,9 +145,7 @@ pub(crate) async fn send_all<P: Ports>(
     launches: &[DueLaunch<'_>],
 ) -> Result<SentLaunches, HandlerError> {
     let mut sending = Sending::new(cluster, observed);
-    for due in launches {
-        sending.send(ports, due).await?;
-    }
+    sending.send(ports, launches).await?;
     Ok(sending.sent)
 }
 
@@ -163,22 +174,37 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Sends the next launch, if there is one.
-    pub(crate) async fn send_next<'d, P: Ports>(
+    /// Sends launches side by side, and settles them in their order. Those behind a failed write are sent, too: what
+    /// EC2 answered them is found by their tokens.
+    pub(crate) async fn send<P: Ports>(
         &mut self,
         ports: &P,
-        launches: &mut impl Iterator<Item = &'d DueLaunch<'d>>,
+        launches: &[DueLaunch<'_>],
     ) -> Result<(), HandlerError> {
-        match launches.next() {
-            Some(due) => self.send(ports, due).await,
-            None => Ok(()),
+        for some in launches.chunks(SIDE_BY_SIDE) {
+            let now = ports.now();
+            let mut prepared = Vec::with_capacity(some.len());
+            // One after the other, since launches share templates.
+            for due in some {
+                prepared.push(self.prepare(ports, due, now).await?);
+            }
+            let asked = some.iter().zip(prepared).map(|(due, prepared)| ask(ports, due.launch, prepared, now));
+            let answers = futures::future::join_all(asked).await;
+            for (due, outcome) in some.iter().zip(answers) {
+                self.settle(ports, due, outcome).await?;
+            }
         }
+        Ok(())
     }
 
-    /// Sends one launch and settles it.
-    async fn send<P: Ports>(&mut self, ports: &P, due: &DueLaunch<'_>) -> Result<(), HandlerError> {
-        let now = ports.now();
-        match self.ask(ports, due, now).await? {
+    /// Writes what became of a launch.
+    async fn settle<P: Ports>(
+        &mut self,
+        ports: &P,
+        due: &DueLaunch<'_>,
+        outcome: SendOutcome,
+    ) -> Result<(), HandlerError> {
+        match outcome {
             SendOutcome::NotDue(at) => self.sent.put_off(at),
             SendOutcome::PutOff(at) => {
                 put_off(ports, self.cluster, due.launch, at).await?;
@@ -222,31 +248,30 @@ impl<'a> Sending<'a> {
         Ok(())
     }
 
-    async fn ask<P: Ports>(
+    /// Reads the request of a launch that may be sent, and makes its templates.
+    async fn prepare<P: Ports>(
         &mut self,
         ports: &P,
         due: &DueLaunch<'_>,
         now: Timestamp,
-    ) -> Result<SendOutcome, HandlerError> {
+    ) -> Result<PreparedLaunch, HandlerError> {
         let launch = due.launch;
         let attempts = match launch.state {
             LaunchState::Requested { not_before, .. } if now < not_before => {
-                return Ok(SendOutcome::NotDue(not_before));
+                return Ok(PreparedLaunch::Outcome(SendOutcome::NotDue(not_before)));
             }
             LaunchState::Requested { attempts, .. } => attempts,
-            LaunchState::Settled { at, .. } => return Ok(SendOutcome::NotDue(at)),
+            LaunchState::Settled { at, .. } => return Ok(PreparedLaunch::Outcome(SendOutcome::NotDue(at))),
         };
         let age = now.duration_since(launch.created_at);
-        let later = later(now, attempts);
         if age >= REPLAY_WITHIN + EC2_CONSISTENCY {
-            return Ok(match find(ports, &launch.id).await {
+            return Ok(PreparedLaunch::Outcome(match find(ports, &launch.id).await {
                 Ok(found) => SendOutcome::Answer(LaunchAnswer::Found(found)),
-                Err(_) => SendOutcome::PutOff(later),
-            });
+                Err(_) => SendOutcome::PutOff(later(now, attempts)),
+            }));
         }
-        let looked_for_at = looked_for_at(launch, now);
         if age >= REPLAY_WITHIN {
-            return Ok(SendOutcome::NotDue(looked_for_at));
+            return Ok(PreparedLaunch::Outcome(SendOutcome::NotDue(looked_for_at(launch, now))));
         }
         let request =
             CreateFleetRequest::from_stored(&launch.request).map_err(|source| HandlerError::Item {
@@ -256,13 +281,10 @@ impl<'a> Sending<'a> {
         let templates = request.launch_templates.iter().map(|template| template.name.as_str());
         for name in templates {
             if let Err(error) = self.make_template(ports, due, name).await? {
-                return Ok(judged(error, later, looked_for_at));
+                return Ok(PreparedLaunch::Outcome(judged(error, launch, now)));
             }
         }
-        Ok(match ports.ec2().create_fleet(&request).await {
-            Ok(result) => SendOutcome::Answer(LaunchAnswer::Fleet(result)),
-            Err(error) => judged(error, later, looked_for_at),
-        })
+        Ok(PreparedLaunch::Request(Box::new(request)))
     }
 
     /// Creates a launch template, unless it is known to exist. The template was observed with its launch, or this pass
@@ -343,12 +365,32 @@ fn looked_for_at(launch: &Launch, now: Timestamp) -> Timestamp {
     launch.created_at.saturating_add(REPLAY_WITHIN + EC2_CONSISTENCY).unwrap_or(now)
 }
 
+/// Sends a prepared launch.
+async fn ask<P: Ports>(
+    ports: &P,
+    launch: &Launch,
+    prepared: PreparedLaunch,
+    now: Timestamp,
+) -> SendOutcome {
+    match prepared {
+        PreparedLaunch::Outcome(outcome) => outcome,
+        PreparedLaunch::Request(request) => match ports.ec2().create_fleet(&request).await {
+            Ok(result) => SendOutcome::Answer(LaunchAnswer::Fleet(result)),
+            Err(error) => judged(error, launch, now),
+        },
+    }
+}
+
 /// The outcome of a failed call for the launch.
-fn judged(error: Ec2Error, later: Timestamp, looked_for_at: Timestamp) -> SendOutcome {
+fn judged(error: Ec2Error, launch: &Launch, now: Timestamp) -> SendOutcome {
+    let attempts = match launch.state {
+        LaunchState::Requested { attempts, .. } => attempts,
+        LaunchState::Settled { .. } => 0,
+    };
     match error.class() {
-        ErrorClass::Throttled | ErrorClass::Server => SendOutcome::PutOff(later),
+        ErrorClass::Throttled | ErrorClass::Server => SendOutcome::PutOff(later(now, attempts)),
         // A different request used this token: only the tag shows the launch's instances.
-        ErrorClass::TokenMismatch => SendOutcome::PutOff(looked_for_at),
+        ErrorClass::TokenMismatch => SendOutcome::PutOff(looked_for_at(launch, now)),
         ErrorClass::InsufficientCapacity
         | ErrorClass::Quota
         | ErrorClass::FleetCount
@@ -465,13 +507,22 @@ fn unless_lost(outcome: Result<(), CommitError>) -> Result<(), HandlerError> {
     }
 }
 
-/// Names the instances after their claims. Best effort: the audit repairs what is missing.
+/// Names the instances after their claims, at a bounded rate. Best effort: the audit repairs what is missing.
 pub(crate) async fn tag<P: Ports>(ports: &P, launched: &[Claim]) {
-    for claim in launched {
-        let Some(instance) = claim.state.instance() else { continue };
-        let named = Tags::from([tags::CLAIM, tags::NAME].map(|tag| (tag.to_owned(), claim.name.to_string())));
-        let answer = ports.ec2().create_tags(std::slice::from_ref(&instance.id), &named).await;
-        if matches!(answer, Err(Ec2Error::Throttled { .. } | Ec2Error::Unauthorized { .. })) {
+    let instances = launched.iter().filter_map(|claim| Some((claim, claim.state.instance()?)));
+    let named: Vec<(&InstanceId, Tags)> = instances
+        .map(|(claim, instance)| {
+            let tags = [tags::CLAIM, tags::NAME].map(|tag| (tag.to_owned(), claim.name.to_string()));
+            (&instance.id, Tags::from(tags))
+        })
+        .take(TAGGED_AT_ONCE)
+        .collect();
+    for some in named.chunks(TAGS_SIDE_BY_SIDE) {
+        let calls = some.iter().map(|(id, tags)| ports.ec2().create_tags(std::slice::from_ref(*id), tags));
+        let refused = |answer: &Result<(), Ec2Error>| {
+            matches!(answer, Err(Ec2Error::Throttled { .. } | Ec2Error::Unauthorized { .. }))
+        };
+        if futures::future::join_all(calls).await.iter().any(refused) {
             break;
         }
     }

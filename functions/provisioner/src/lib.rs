@@ -203,7 +203,6 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
 
 /// Sends the doorbells of answered launches.
 async fn signal<P: Ports>(ports: &P, cluster: &ClusterName, sent: &SentLaunches) {
-    tag(ports, &sent.launched).await;
     let claims = sent.launched.iter().chain(&sent.failed);
     let events: Vec<BusEvent> = claims.map(|claim| event(ports, cluster, claim)).collect();
     if !events.is_empty() {
@@ -218,6 +217,8 @@ async fn signal<P: Ports>(ports: &P, cluster: &ClusterName, sent: &SentLaunches)
     if sent.failed.iter().any(|claim| replaces(&claim)) {
         ports.signals().wake(FunctionName::Disruption, cluster, SignedDuration::ZERO).await;
     }
+    // Nothing waits for names.
+    tag(ports, &sent.launched).await;
 }
 
 fn event<P: Ports>(ports: &P, cluster: &ClusterName, claim: &Claim) -> BusEvent {
