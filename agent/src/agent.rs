@@ -26,7 +26,7 @@ use crate::faces::news::SentNews;
 use crate::faces::{execute_face, list, observe_shown, plan_faces};
 use crate::generation::{ClusterGenerations, Memory, lease_key};
 use crate::nominate::nominate;
-use crate::plan::{Opening, plan_convergence};
+use crate::plan::plan_convergence;
 
 /// How often a snapshot that doesn't change is confirmed: twice within the 90 s after which it is stale.
 pub const HEARTBEAT_EVERY: SignedDuration = SignedDuration::from_secs(40);
@@ -55,7 +55,7 @@ pub struct Agent<K, T, B> {
     reports: Vec<ActionReport>,
     unheard: Option<Ring>,
     held: BTreeSet<ChunkKind>,
-    nominated: BTreeMap<ClaimName, Opening>,
+    nominated: BTreeSet<ClaimName>,
     drained: BTreeSet<String>,
     decided: Decided,
     told: ToldNotes,
@@ -148,7 +148,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             reports: Vec::new(),
             unheard: None,
             held: BTreeSet::new(),
-            nominated: BTreeMap::new(),
+            nominated: BTreeSet::new(),
             drained: BTreeSet::new(),
             decided: Decided::default(),
             told: ToldNotes::default(),
@@ -359,14 +359,15 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         Ok(Converged { reports: self.reports.clone(), next, operations, unreadable, unwritten })
     }
 
-    /// Nominates a claim's pods for its Node: once at registration, and once when the Node takes pods. Without the
-    /// launch in the table no pod is nominated, and the Node is registered anyway.
-    async fn nominate(&mut self, opening: BTreeMap<ClaimName, (String, Opening)>) -> Vec<KubeError> {
-        let new = opening.iter().filter(|(claim, (_, how))| self.nominated.get(*claim) < Some(how));
-        let new = new.map(|(claim, (node, _))| (claim.clone(), node.clone())).collect();
+    /// Nominates a claim's pods for its Node, once, just before the Node takes pods: kube-scheduler forgets a nomination
+    /// when an attempt to place the pod fails. Without the launch in the table no pod is nominated, and the Node opens
+    /// anyway.
+    async fn nominate(&mut self, opening: BTreeMap<ClaimName, String>) -> Vec<KubeError> {
+        let open: BTreeSet<ClaimName> = opening.keys().cloned().collect();
+        let new = opening.into_iter().filter(|(claim, _)| !self.nominated.contains(claim)).collect();
         let nominated = nominate(&*self.kube, &self.table, &self.cluster, &new).await;
         let Ok(failed) = nominated else { return Vec::new() };
-        self.nominated = opening.into_iter().map(|(claim, (_, how))| (claim, how)).collect();
+        self.nominated = open;
         failed
     }
 

@@ -59,6 +59,12 @@ pub async fn observe_view<K: Kube>(
     let nodes = kube.list(Kind::Node).await?;
     let owners = Owners::observe(kube).await?;
     let deleted = find_deleted(&nodes, &owners).nodes;
+    let registers = |action: &NodeAction| match action.kind {
+        ActionKind::Register | ActionKind::Initialize => true,
+        ActionKind::Disrupt | ActionKind::Drain | ActionKind::Finalize => false,
+    };
+    let daemon_sets =
+        if actions.iter().any(registers) { kube.list(Kind::DaemonSet).await? } else { Vec::new() };
     let mut pods: BTreeMap<String, Vec<PodRef>> = BTreeMap::new();
     let mut refused = refused.clone();
     if actions.iter().any(|action| action.kind == ActionKind::Drain) {
@@ -71,7 +77,7 @@ pub async fn observe_view<K: Kube>(
             }
         }
     }
-    Ok(View { nodes, claims: owners.claims, deleted, pods, refused })
+    Ok(View { nodes, claims: owners.claims, deleted, daemon_sets, pods, refused })
 }
 
 /// The result of an operation.

@@ -10,7 +10,9 @@ use serde_json::{Map, Value, json};
 use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
 use tenon_domain::snapshot::{ActionProgress, ActionReport};
-use tenon_domain::taint::{DISRUPTED, Taint, TaintEffect, UNREGISTERED, merge_taints};
+use tenon_domain::taint::{
+    DISRUPTED, NOT_READY, OPENING, Taint, TaintEffect, UNREGISTERED, merge_taints,
+};
 use tenon_snapshot::object::{self, Kind, Object, text};
 use tenon_snapshot::{ActionKind, NodeAction, PodRef};
 
@@ -30,6 +32,8 @@ pub struct View {
     pub claims: BTreeMap<String, Object>,
     /// Names of Nodes that leave because they, their NodeClaim or its NodePool are deleted.
     pub deleted: BTreeSet<String>,
+    /// DaemonSets, where a Node may be registered.
+    pub daemon_sets: Vec<Object>,
     /// Pods by the Node that they are bound to.
     pub pods: BTreeMap<String, Vec<PodRef>>,
     /// Pods whose eviction a PodDisruptionBudget refused.
@@ -60,11 +64,11 @@ pub enum Op {
 }
 
 /// How soon a Node takes pods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Opening {
-    /// Once it is Ready and its startup taints are removed; these operations register it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    /// Once it is Ready and its startup taints are removed.
     Later,
-    /// Now, or after these operations. It isn't initialised.
+    /// Now, or after these operations.
     Now,
 }
 
@@ -73,8 +77,8 @@ pub enum Opening {
 pub struct Convergence {
     /// Operations, by action, then in order.
     pub ops: Vec<Op>,
-    /// Claims whose Nodes, given by name, will take their first pods, and when.
-    pub opening: BTreeMap<ClaimName, (String, Opening)>,
+    /// Claims whose Nodes, given by name, take their first pods after these operations. They aren't initialised.
+    pub opening: BTreeMap<ClaimName, String>,
     /// How far each action is, in the actions' order.
     pub reports: Vec<ActionReport>,
     /// The time of the next look without a ring; `None` if only changes matter.
@@ -95,33 +99,45 @@ pub fn plan_convergence(view: &View, actions: &[NodeAction], now: Timestamp) -> 
     convergence
 }
 
-/// The claim and its Node, if that is registered now, or takes its first pods.
-fn opening(view: &View, action: &NodeAction) -> Option<(ClaimName, (String, Opening))> {
+/// The claim and its Node, if that takes its first pods after these operations.
+fn opening(view: &View, action: &NodeAction) -> Option<(ClaimName, String)> {
     match action.kind {
         ActionKind::Register | ActionKind::Initialize => {}
         ActionKind::Disrupt | ActionKind::Drain | ActionKind::Finalize => return None,
     }
     let node = find_node(view, action)?;
-    if view.deleted.contains(object::name(node)) {
+    let initialized = object::texts(node, "/metadata/labels").any(|(key, _)| key == labels::INITIALIZED);
+    if initialized || view.deleted.contains(object::name(node)) {
         return None;
     }
-    let initialized = object::texts(node, "/metadata/labels").any(|(key, _)| key == labels::INITIALIZED);
+    match opening_of(node, action) {
+        Opening::Now => Some((action.claim.clone(), object::name(node).to_owned())),
+        Opening::Later => None,
+    }
+}
+
+/// How soon a Node takes pods, if only our own taints are in the way after that.
+fn opening_of(node: &Value, action: &NodeAction) -> Opening {
     let mut keeps_out =
         action.startup_taints.iter().filter(|own| own.effect != TaintEffect::PreferNoSchedule);
     let starts = |taint: &Taint| {
-        let ephemeral = taint.is_ephemeral() && taint.key != UNREGISTERED;
+        let ephemeral = taint.is_ephemeral() && ![UNREGISTERED, OPENING].contains(&taint.key.as_str());
         ephemeral || keeps_out.clone().any(|own| own.matches(taint))
     };
-    let registered = is_registered(node);
     let closed = object::taints(node).iter().any(starts)
-        || (!registered && keeps_out.next().is_some())
+        || (!is_registered(node) && keeps_out.next().is_some())
         || object::condition(node, "Ready") != Some("True");
-    let opening = match (registered, closed) {
-        (_, false) if !initialized => Opening::Now,
-        (false, true) => Opening::Later,
-        (true, true) | (_, false) => return None,
-    };
-    Some((action.claim.clone(), (object::name(node).to_owned(), opening)))
+    if closed { Opening::Later } else { Opening::Now }
+}
+
+/// Whether a Node may need a DaemonSet's pod to become Ready that [`OPENING`] would keep out.
+fn needs_late_daemons(view: &View) -> bool {
+    let not_ready = Taint::new(NOT_READY, TaintEffect::NoSchedule);
+    view.daemon_sets.iter().any(|daemons| {
+        let tolerations = daemons.pointer("/spec/template").map(object::tolerations).unwrap_or_default();
+        let tolerates = |taint: &Taint| tolerations.iter().any(|one| one.tolerates(taint));
+        tolerates(&not_ready) && !tolerates(&Taint::opening())
+    })
 }
 
 fn plan_action(
@@ -215,7 +231,7 @@ fn plan_patch(node: &Value, action: &NodeAction, view: &View) -> Option<Value> {
         patch.insert("metadata".to_owned(), Value::Object(metadata));
     }
     let fate = if view.deleted.contains(object::name(node)) { NodeFate::Deleted } else { NodeFate::Stays };
-    if let Some(taints) = plan_taints(node, action, fate) {
+    if let Some(taints) = plan_taints(node, action, fate, view) {
         patch.insert("spec".to_owned(), json!({"taints": taints}));
     }
     (!patch.is_empty()).then_some(Value::Object(patch))
@@ -323,7 +339,7 @@ pub(crate) fn with_disrupted(node: &Value) -> Option<Vec<Value>> {
 }
 
 /// The Node's taints, if they must change. Taints keep their unknown fields.
-fn plan_taints(node: &Value, action: &NodeAction, fate: NodeFate) -> Option<Vec<Value>> {
+fn plan_taints(node: &Value, action: &NodeAction, fate: NodeFate, view: &View) -> Option<Vec<Value>> {
     let known = object::list(node, "/spec/taints");
     let mut taints = known.to_vec();
     match action.kind {
@@ -340,10 +356,22 @@ fn plan_taints(node: &Value, action: &NodeAction, fate: NodeFate) -> Option<Vec<
                         .filter(|taint| !present.iter().any(|known| known.matches(taint)))
                         .map(form),
                 );
+                if opening_of(node, action) == Opening::Later && !needs_late_daemons(view) {
+                    taints.push(form(&Taint::opening()));
+                }
             }
             taints.retain(|taint| text(taint, "/key") != Some(UNREGISTERED));
         }
         ActionKind::Drain | ActionKind::Finalize => {}
+    }
+    // In the same round the agent nominates the pods, before it removes the taint.
+    let opens = match action.kind {
+        ActionKind::Register => opening_of(node, action) == Opening::Now,
+        ActionKind::Initialize | ActionKind::Disrupt => true,
+        ActionKind::Drain | ActionKind::Finalize => false,
+    };
+    if opens {
+        taints.retain(|taint| text(taint, "/key") != Some(OPENING));
     }
     match (action.kind, fate) {
         (ActionKind::Disrupt | ActionKind::Drain, NodeFate::Stays | NodeFate::Deleted)

@@ -1,7 +1,7 @@
 //! Operations for one Node, from its state and its claim's action.
 
 use super::*;
-use crate::plan::{Convergence, Op, Opening, View, plan_convergence, with_disrupted};
+use crate::plan::{Convergence, Op, View, plan_convergence, with_disrupted};
 
 const REGISTERED: &str = "karpenter.sh/registered";
 const INITIALIZED: &str = "karpenter.sh/initialized";
@@ -9,6 +9,7 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 const BOOT: (&str, &str) = ("karpenter.sh/unregistered", "NoExecute");
 const NOT_READY: (&str, &str) = ("node.kubernetes.io/not-ready", "NoSchedule");
 const CNI: (&str, &str) = ("cni", "NoSchedule");
+const OPENING: (&str, &str) = ("tenon.dev/opening", "NoSchedule");
 const SOFT: (&str, &str) = ("soft", "PreferNoSchedule");
 
 fn form((key, effect): &(&str, &str)) -> Value {
@@ -66,31 +67,59 @@ fn patches(planned: &Convergence) -> Vec<(&str, &Value)> {
 
 #[test]
 fn a_node_opens_once_it_is_ready_and_nothing_that_it_starts_with_keeps_pods_out() {
-    let check = |node: Value, startup: &[(&str, &str)], expected: Option<Opening>| {
+    let check = |node: Value, startup: &[(&str, &str)], expected: &[&str]| {
         let opening = planned(std::slice::from_ref(&node), &action(ActionKind::Register, startup)).opening;
-        let found: Vec<_> = opening.values().map(|(name, how)| (name.as_str(), *how)).collect();
-        let expected: Vec<_> = expected.into_iter().map(|how| ("a", how)).collect();
+        let found: Vec<_> = opening.values().map(String::as_str).collect();
         assert_eq!(found, expected, "{node} that starts with {startup:?}");
     };
     let new = |taints| node(&[], taints);
     let registered = |taints| node(&[(REGISTERED, "true")], taints);
-    let unready = |mut node: Value| {
-        node["status"]["conditions"][0]["status"] = json!("False");
-        node
-    };
-    // Its boot taint is removed at registration; others remove their own.
-    check(new(&[BOOT]), &[], Some(Opening::Now));
-    check(new(&[BOOT]), &[SOFT], Some(Opening::Now));
-    check(new(&[BOOT]), &[CNI], Some(Opening::Later));
-    check(new(&[BOOT, NOT_READY]), &[], Some(Opening::Later));
-    check(unready(new(&[BOOT])), &[], Some(Opening::Later));
-    check(registered(&[]), &[CNI], Some(Opening::Now));
-    check(registered(&[SOFT]), &[SOFT], Some(Opening::Now));
-    check(registered(&[CNI]), &[CNI], None);
-    check(registered(&[NOT_READY]), &[], None);
-    check(unready(registered(&[])), &[], None);
+    // Our own taints are removed then; others remove their own.
+    check(new(&[BOOT]), &[], &["a"]);
+    check(new(&[BOOT]), &[SOFT], &["a"]);
+    check(new(&[BOOT]), &[CNI], &[]);
+    check(new(&[BOOT, NOT_READY]), &[], &[]);
+    check(unready(new(&[BOOT])), &[], &[]);
+    check(registered(&[OPENING]), &[CNI], &["a"]);
+    check(registered(&[SOFT]), &[SOFT], &["a"]);
+    check(registered(&[CNI, OPENING]), &[CNI], &[]);
+    check(registered(&[NOT_READY, OPENING]), &[], &[]);
+    check(unready(registered(&[OPENING])), &[], &[]);
     // It takes pods since long.
-    check(node(&[(REGISTERED, "true"), (INITIALIZED, "true")], &[]), &[], None);
+    check(node(&[(REGISTERED, "true"), (INITIALIZED, "true")], &[]), &[], &[]);
+}
+
+#[test]
+fn a_node_is_closed_from_its_registration_until_it_opens() {
+    let register = action(ActionKind::Register, &[]);
+    let taints = |node: Value, daemons: &[Value]| {
+        let view = View {
+            nodes: vec![Arc::new(node)],
+            daemon_sets: daemons.iter().cloned().map(Arc::new).collect(),
+            ..View::default()
+        };
+        let planned = plan_convergence(&view, std::slice::from_ref(&register), at(100));
+        patches(&planned).first().map(|(_, patch)| patch["spec"]["taints"].clone())
+    };
+    let starting = || node(&[], &[BOOT, NOT_READY]);
+    assert_eq!(taints(starting(), &[]), Some(json!([form(&NOT_READY), form(&OPENING)])));
+    // The node controller's taint goes, then the Node opens.
+    let ready = node(&[(REGISTERED, "true")], &[OPENING]);
+    assert_eq!(taints(ready, &[]), Some(json!([])));
+    assert_eq!(taints(node(&[(REGISTERED, "true")], &[NOT_READY, OPENING]), &[]), None, "not before");
+    assert_eq!(taints(node(&[], &[BOOT]), &[]), Some(json!([])), "a Node that is ready opens at once");
+
+    let daemons = |tolerations: Value| json!({"spec": {"template": {"spec": {"tolerations": tolerations}}}});
+    let network = daemons(json!([{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]));
+    let everywhere = daemons(json!([{"operator": "Exists"}]));
+    assert_eq!(taints(starting(), &[everywhere.clone()]), Some(json!([form(&NOT_READY), form(&OPENING)])));
+    let open = Some(json!([form(&NOT_READY)]));
+    assert_eq!(taints(starting(), &[everywhere, network]), open, "the Node needs that DaemonSet's pod");
+}
+
+fn unready(mut node: Value) -> Value {
+    node["status"]["conditions"][0]["status"] = json!("False");
+    node
 }
 
 #[test]

@@ -61,6 +61,12 @@ impl Taint {
         Self::new(UNREGISTERED, TaintEffect::NoExecute)
     }
 
+    /// [`OPENING`], present until a registered node takes pods.
+    #[must_use]
+    pub fn opening() -> Self {
+        Self::new(OPENING, TaintEffect::NoSchedule)
+    }
+
     /// [`DISRUPTED`], put on a node that is about to go.
     #[must_use]
     pub fn disrupted() -> Self {
@@ -78,6 +84,8 @@ impl fmt::Display for Taint {
 
 /// `:NoExecute` until the node is registered.
 pub const UNREGISTERED: &str = "karpenter.sh/unregistered";
+/// `:NoSchedule` on a registered node, until it is ready and the agent has nominated its pods for it.
+pub const OPENING: &str = "tenon.dev/opening";
 /// `:NoSchedule` on a node that is leaving.
 pub const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Kubernetes: the node isn't ready.
@@ -91,12 +99,13 @@ pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized"
 /// Taints of node readiness gates, with any effect.
 pub const READINESS_PREFIX: &str = "readiness.k8s.io/";
 
-const EPHEMERAL: [(&str, TaintEffect); 5] = [
+const EPHEMERAL: [(&str, TaintEffect); 6] = [
     (NOT_READY, TaintEffect::NoSchedule),
     (NOT_READY, TaintEffect::NoExecute),
     (UNREACHABLE, TaintEffect::NoSchedule),
     (UNINITIALIZED, TaintEffect::NoSchedule),
     (UNREGISTERED, TaintEffect::NoExecute),
+    (OPENING, TaintEffect::NoSchedule),
 ];
 
 crate::words! {
