@@ -1,6 +1,7 @@
 //! From drafts to claims: all suitable types and offerings, the written requirements, the names.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tenon_domain::catalog::{CapacityType, Offering, PriceRank};
 use tenon_domain::claim::Terms;
@@ -156,7 +157,7 @@ impl<'a> Pool<'a> {
             startup_taints: template.startup_taints.clone(),
             terms: Terms::of(template),
             instance_types: types.iter().map(|one| one.option.facts.name.clone()).collect(),
-            offerings,
+            offerings: Arc::new(offerings),
             zones,
             capacity_types,
             pods: Vec::new(),

@@ -1,6 +1,7 @@
 //! The decisions of provisioning: claims to launch, and pods that fit on existing nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenon_domain::catalog::{CapacityType, OfferedReservation};
@@ -56,7 +57,8 @@ pub struct PlannedClaim {
     /// Instance types that it may be of: by lowest price over `offerings`, then name. Each holds all its pods.
     pub instance_types: Vec<InstanceType>,
     /// Every way to have it: by the place of its type in `instance_types`, then zone, then capacity type.
-    pub offerings: Vec<UsableOffering>,
+    /// Equal claims share them: a plan of thousands of claims has millions of these.
+    pub offerings: Arc<Vec<UsableOffering>>,
     /// The zones of `offerings`.
     pub zones: BTreeSet<Zone>,
     /// The capacity types of `offerings`.

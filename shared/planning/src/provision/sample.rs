@@ -3,6 +3,8 @@
 //! Decides its types and offerings: all that the pool takes of one architecture, as a claim of a small pod would have
 //! them, marked or not. No claim is made of it: it shows EC2 what launches ask for.
 
+use std::sync::Arc;
+
 use std::collections::BTreeSet;
 
 use tenon_domain::catalog::facts::Architecture;
@@ -76,7 +78,7 @@ pub fn sample(input: &PoolInput, architecture: &Architecture) -> Option<PlannedC
         startup_taints: template.startup_taints.clone(),
         terms: Terms::of(template),
         instance_types,
-        offerings,
+        offerings: Arc::new(offerings),
         zones,
         capacity_types,
         pods: Vec::new(),
