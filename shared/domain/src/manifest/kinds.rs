@@ -138,25 +138,33 @@ fn read_item(at: At<'_, '_>, kind: Option<&str>, into: &mut Collected) {
     }
 }
 
-/// Reads one object of a file; unknown fields with a meaning are errors. `listed` is the kind that a typed list gives
-/// its items.
+/// Reads one object of a file. Unknown fields are errors in Karpenter's kinds; in pods, those that may affect placement
+/// get a warning. `listed` is the kind that a typed list gives its items.
 pub(super) fn read_strictly(at: At<'_, '_>, listed: Option<&str>) -> Option<ManifestObject> {
     let kind = kind_of(at, listed)?;
     let read = read_kind(at, &kind);
     let ours = ["NodePool", "NodeClaim", "EC2NodeClass"].contains(&kind.as_str());
     let strangers = at.place.context().strangers.take();
-    let errors = strangers.iter().filter(|(_, stranger)| match stranger.fate {
+    let told = strangers.iter().filter(|(_, stranger)| match stranger.fate {
         UnknownFields::Named => true,
         UnknownFields::Dropped => ours && !SERVERS.iter().any(|field| stranger.pointer.ends_with(field)),
         UnknownFields::Kept => false,
     });
-    for (field, UnknownField { pointer, known, .. }) in errors {
+    for (field, UnknownField { pointer, known, .. }) in told {
         let name = pointer.rsplit('/').next().unwrap_or_default();
         let remedy = match nearest(name, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("leave it out; known fields are {}", quoted(known)),
         };
-        at.place.context().report(field, "unknown field", remedy);
+        if ours {
+            at.place.context().report(field, "unknown field", remedy);
+        } else {
+            at.place.context().caution(
+                field,
+                "unknown field that may affect placement: pods with it get no node",
+                remedy,
+            );
+        }
     }
     read
 }

@@ -6,8 +6,9 @@
 //! NodePool's class may be missing).
 //!
 //! Files are read strictly. A reading reports all errors at once, each with its place and a remedy. Unknown fields are
-//! errors in Karpenter's kinds, and in pods where they may affect placement. Objects of an API server stay readable:
-//! unknown fields of Karpenter's specs and of pods' placement are named on the object, all others are ignored.
+//! errors in Karpenter's kinds. Objects of an API server stay readable: unknown fields of Karpenter's specs are named on
+//! the object. Unknown fields of pods' placement are named on the pods in both, with a warning in files: a cluster may
+//! be newer than this program. All others are ignored.
 //!
 //! Invariants: the API server's defaults are filled in; equal pods share one shape; objects of files are ordered by
 //! namespace and name, whatever the order of the files; the last of two objects of one name counts.

@@ -93,6 +93,11 @@ impl ManifestContext {
         self.problems.borrow_mut().push(problem);
     }
 
+    pub(super) fn caution(&self, field: &str, message: &str, remedy: String) {
+        let problem = self.problem(field.to_owned(), message, remedy);
+        self.warnings.borrow_mut().push(problem);
+    }
+
     /// The number of errors so far.
     pub(super) fn errors(&self) -> usize {
         self.problems.borrow().len()

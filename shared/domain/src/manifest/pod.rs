@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
 use super::affinity::Affinity;
-use super::decode::{At, KeepUnknown, ManifestSource, NameUnknown, Place, Whole, told};
+use super::decode::{At, KeepUnknown, NameUnknown, Place, Whole, told};
 use super::duration;
 use super::fields::{MOST, WIDEST, labels, text, time, within};
 use super::meta::{KindScope, ObjectFields};
@@ -230,10 +230,7 @@ pub(super) fn read_pod(at: At<'_, '_>) -> Option<Pod> {
     let statuses = status.container_statuses.into_iter().chain(status.init_container_statuses);
     let allocated = statuses.map(|status| (status.name, status.allocated_resources)).collect();
     let mut shape = spec.into_shape(&place, &meta, PodSurroundings { owner, allocated });
-    // In a file they are errors.
-    if at.place.context().source == ManifestSource::Server {
-        shape.unknown = at.place.context().named();
-    }
+    shape.unknown = at.place.context().named();
     let uid = meta.uid.clone().or_else(|| pod_uid(&meta.namespace, &meta.name).ok())?;
     let pod = Pod {
         name: NamespacedName { namespace: meta.namespace, name: meta.name },

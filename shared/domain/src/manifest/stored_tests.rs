@@ -144,13 +144,15 @@ fn unknown_fields_that_may_place_a_pod_are_named_and_others_are_not() {
 }
 
 #[test]
-fn files_stay_strict() {
+fn files_are_strict_about_karpenters_kinds_and_warn_of_pods() {
     let text = |value: &Value| serde_json::to_string_pretty(value).unwrap();
     let told = |text: &str| read_files(&[("a.json", text)]).unwrap_err().to_string();
+    let warned = |text: &str| read_files(&[("a.json", text)]).unwrap().warnings[0].to_string();
     let toleration = text(&with(&pod(), "/spec/tolerations/0/tolerationSecond", json!(3)));
     let line = toleration.lines().position(|line| line.contains("tolerationSecond")).unwrap() + 1;
-    let expected = "spec.tolerations[0].tolerationSecond: unknown field (did you mean `tolerationSeconds`?)";
-    assert_eq!(told(&toleration), format!("a.json:{line}: {expected}"));
+    let expected = "spec.tolerations[0].tolerationSecond: unknown field that may affect placement: pods with it get no \
+                    node (did you mean `tolerationSeconds`?)";
+    assert_eq!(warned(&toleration), format!("a.json:{line}: {expected}"));
     let pool = told(&text(&with(&pool(), "/metadata/label", json!({}))));
     assert!(pool.contains("metadata.label: unknown field (did you mean `labels`?)"), "{pool}");
     assert!(read_files(&[("a.json", &class().to_string())]).is_ok());

@@ -200,6 +200,19 @@ fn unknown_fields_of_our_kinds_are_errors_and_of_others_are_not() {
     check(&DEPLOYMENT.replace("  replicas: 3", "  replicas: 3\n  revisionHistory: 3"), &[]);
 }
 
+/// A cluster may be newer than this program: its dump stays readable, and the pods are refused by name.
+#[test]
+fn unknown_fields_of_a_pods_placement_are_warned_of_and_named_on_the_pods() {
+    let text = DEPLOYMENT.replace("maxSkew: 1", "maxSkew: 1\n          maxSkews: 2");
+    assert_ne!(text, DEPLOYMENT);
+    let read = read_files(&[("a.yaml", &text)]).unwrap();
+    let field = "spec.template.spec.topologySpreadConstraints[0].maxSkews";
+    assert_eq!(read.manifests.workloads[0].template.unknown, [field]);
+    let warnings: Vec<String> = read.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains(field) && warnings[0].contains("did you mean `maxSkew`?"), "{warnings:?}");
+}
+
 #[test]
 fn texts_that_are_no_yaml() {
     check("a: b\n\tc: d\n", &["a.yaml:2: not valid YAML: a tab in the indentation (indent with spaces)"]);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::decode::{At, Place, Whole};
+use super::decode::{At, ManifestSource, Place, Whole};
 use super::fields::{MOST, within};
 use super::meta::{KindScope, Metadata, ObjectFields};
 use super::pod::{ClaimTemplate, PodSpec, PodSurroundings};
@@ -137,6 +137,10 @@ fn claimed(templates: Vec<ClaimTemplate>, place: &Place<'_>) -> Vec<PodVolume> {
     templates.into_iter().enumerate().map(claim).collect()
 }
 
-fn share(at: At<'_, '_>, shape: PodShape) -> Arc<PodShape> {
+fn share(at: At<'_, '_>, mut shape: PodShape) -> Arc<PodShape> {
+    // The controller's pods come from its template. A server also has the pods themselves.
+    if at.place.context().source == ManifestSource::File {
+        shape.unknown = at.place.context().named();
+    }
     at.place.context().shapes.borrow_mut().intern(shape)
 }
