@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tenon_domain::SignedDuration;
 use tenon_domain::id::{InstallationId, InstanceType, ParseIdError, Region};
+use tenon_domain::registry::PreferencePolicy;
 
 use crate::errors::{Failure, Problem};
 use crate::output::OutputFormat;
@@ -91,10 +92,11 @@ Exits with 0 if every pod gets a node, with 1 if pods remain pending or the plan
 Examples:
   tenon simulate -f deployment.yaml -f nodepool.yaml
   kubectl get pods,nodes,nodepools,ec2nodeclasses -A -o yaml | tenon simulate -f - -o json
-  tenon simulate -f before.yaml --compare after.yaml")]
+  tenon simulate -f before.yaml --compare after.yaml
+  tenon simulate -f deployment.yaml -f nodepool.yaml --explain web-0")]
 pub(crate) struct SimulateArgs {
     /// Manifests, YAML or JSON; `-` is standard input
-    #[arg(short, long = "filename", required = true, value_name = "FILE")]
+    #[arg(short, long = "filename", required = true, value_name = "FILE", num_args = 1..)]
     pub(crate) filename: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) region: RegionArgs,
@@ -105,10 +107,21 @@ pub(crate) struct SimulateArgs {
     #[arg(long)]
     pub(crate) timing: bool,
     /// Also plan these manifests, and print the differences
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) compare: Vec<PathBuf>,
+    /// Also print which types fit one pod, at which prices, and what excludes the others; POD is `namespace/name`, or
+    /// a name that only one pod has
+    #[arg(long, value_name = "POD")]
+    pub(crate) explain: Option<String>,
+    /// Whether pods' preferences shape nodes, as the cluster's setting `PreferencePolicy` says
+    #[arg(long, value_name = "Respect|Ignore", default_value = "Respect", value_parser = parse_preference_policy)]
+    pub(crate) preference_policy: PreferencePolicy,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+fn parse_preference_policy(text: &str) -> Result<PreferencePolicy, String> {
+    PreferencePolicy::parse(text).ok_or_else(|| "expected `Respect` or `Ignore`".to_owned())
 }
 
 /// `tenon types`.

@@ -1,10 +1,11 @@
 //! Files and standard input, as text.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tenon_domain::manifest::{ReadManifests, objects, read_files};
+use tenon_domain::manifest::{ManifestError, ReadManifests, objects, read_files};
 
 use crate::errors::{Failure, Problem};
 
@@ -124,9 +125,30 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> Result<ReadManifests, Failure
     Sources::read(paths)?.manifests()
 }
 
+/// The first warning of each file, field and message, with the number of the others: equal documents have equal ones.
+fn each_once(warnings: &[ManifestError]) -> Vec<String> {
+    type Kind<'a> = (&'a str, &'a str, &'a str);
+    fn kind_of(one: &ManifestError) -> Kind<'_> {
+        (&one.file, &one.field, &one.message)
+    }
+    let mut kinds: BTreeMap<Kind<'_>, usize> = BTreeMap::new();
+    for one in warnings {
+        *kinds.entry(kind_of(one)).or_default() += 1;
+    }
+    let mut told = Vec::new();
+    for one in warnings {
+        match kinds.remove(&kind_of(one)) {
+            None => {}
+            Some(1) => told.push(one.to_string()),
+            Some(times) => told.push(format!("{one}, and {} more like it", times - 1)),
+        }
+    }
+    told
+}
+
 /// Warnings about accepted manifests, as sentences.
 pub(crate) fn warnings_of(read: &ReadManifests) -> Vec<String> {
-    let mut warnings: Vec<String> = read.warnings.iter().map(ToString::to_string).collect();
+    let mut warnings = each_once(&read.warnings);
     if !read.manifests.skipped.is_empty() {
         warnings.push(format!("ignored kinds: `{}`", read.manifests.skipped.join("`, `")));
     }

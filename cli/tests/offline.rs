@@ -49,6 +49,12 @@ golden! {
     simulate_without_a_pool: ["simulate", "-f", "pods.yaml"];
     simulate_with_bad_manifests: ["simulate", "-f", "bad.yaml", "-f", "absent.yaml"];
     simulate_with_bad_manifests_as_json: ["simulate", "-f", "bad.yaml", "-o", "json"];
+    simulate_of_spot_without_prices: ["simulate", "-f", "spot.yaml"];
+    simulate_explained: ["simulate", "-f", "pool.yaml", "pods.yaml", "--explain", "elsewhere"];
+    simulate_explained_with_a_typo: ["simulate", "-f", "pool.yaml", "pods.yaml", "--explain", "wep-0"];
+    simulate_with_preferences_ignored: ["simulate", "-f", "spot.yaml", "--preference-policy", "Ignore"];
+    simulate_of_a_newer_cluster: ["simulate", "-f", "newer.yaml", "pool.yaml"];
+    simulate_of_too_many_pods: ["simulate", "-f", "too-many.yaml", "pool.yaml"];
     simulate_compared: ["simulate", "-f", "pool.yaml", "-f", "pods.yaml", "--compare", "pool.yaml"];
     a_wrong_flag: ["simulate", "--nope"];
     a_wrong_flag_as_json: ["simulate", "-f", "pods.yaml", "--nope", "-o", "json"];

@@ -128,6 +128,11 @@ fn check(name: &str, arguments: &[&str]) {
 fn what_is_printed_has_the_form_of_its_schema() {
     let json = ["-o", "json"];
     let plan = ["simulate", "-f", "pool.yaml", "-f", "pods.yaml", "--timing", "--compare", "pool.yaml"];
+    check("simulate", &[&["simulate", "-f", "spot.yaml", "--explain", "cheap-0"][..], &json].concat());
+    check(
+        "simulate",
+        &[&["simulate", "-f", "pool.yaml", "pods.yaml", "--explain", "gated"][..], &json].concat(),
+    );
     check("types", &[&["types"][..], &json].concat());
     check("types", &[&["types", "--region", "eu-west-1", "t3.micro"][..], &json].concat());
     check("simulate", &[&plan[..], &json].concat());

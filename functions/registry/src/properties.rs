@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 use tenon_domain::id::{ClusterName, InstallationId};
-use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, Registry};
+use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, PreferencePolicy, Registry};
 
 /// The properties that CloudFormation adds to every custom resource.
 const CLOUDFORMATIONS: [&str; 2] = ["ServiceToken", "ServiceTimeout"];
@@ -215,7 +215,10 @@ impl<'a> PropertyReader<'a> {
         let learned_memory = self.parsed_if("LearnedMemory", "`Enabled` or `Disabled`", FeatureGate::parse);
         let zonal_shift = self.parsed_if("ZonalShift", "`Enabled` or `Disabled`", FeatureGate::parse);
         let dry_runs = self.parsed_if("DryRuns", "`Enabled` or `Disabled`", FeatureGate::parse);
+        let preference_policy =
+            self.parsed_if("PreferencePolicy", "`Respect` or `Ignore`", PreferencePolicy::parse);
         ClusterSettings {
+            preference_policy: preference_policy.unwrap_or(default.preference_policy),
             dry_runs: dry_runs.unwrap_or(default.dry_runs),
             learned_memory: learned_memory.unwrap_or(default.learned_memory),
             zonal_shift: zonal_shift.unwrap_or(default.zonal_shift),
@@ -388,6 +391,8 @@ mod tests {
         assert_eq!(shifting.settings.dry_runs, FeatureGate::Enabled);
         let undried = parsed(&[("DryRuns", Some(json!("Disabled")))]).unwrap();
         assert_eq!(undried.settings.dry_runs, FeatureGate::Disabled);
+        let ignoring = parsed(&[("PreferencePolicy", Some(json!("Ignore")))]).unwrap();
+        assert_eq!(ignoring.settings.preference_policy, PreferencePolicy::Ignore);
     }
 
     #[test]
@@ -472,6 +477,7 @@ mod tests {
         assert_eq!(wrong("LearnedMemory", json!("On")), 1);
         assert_eq!(wrong("ZonalShift", json!("On")), 1);
         assert_eq!(wrong("DryRuns", json!("Off")), 1);
+        assert_eq!(wrong("PreferencePolicy", json!("ignore")), 1);
         assert_eq!(wrong("Endpoint", json!(["https://x"])), 1);
     }
 }

@@ -64,11 +64,13 @@ pub struct ClusterSettings {
     pub zonal_shift: FeatureGate,
     /// Whether EC2 is asked by dry runs if it allows launches from classes.
     pub dry_runs: FeatureGate,
+    /// Whether pods' preferences shape nodes.
+    pub preference_policy: PreferencePolicy,
 }
 
 impl Default for ClusterSettings {
-    /// Karpenter's defaults of `VM_MEMORY_OVERHEAD_PERCENT`, `RESERVED_ENIS`, `ENABLE_ZONAL_SHIFT` and
-    /// `DISABLE_DRY_RUN`. Source: karpenter.sh/docs/reference/settings. Karpenter always learns memory.
+    /// Karpenter's defaults of `VM_MEMORY_OVERHEAD_PERCENT`, `RESERVED_ENIS`, `ENABLE_ZONAL_SHIFT`,
+    /// `DISABLE_DRY_RUN` and `PREFERENCE_POLICY`. Source: karpenter.sh/docs/reference/settings. Karpenter always learns memory.
     fn default() -> Self {
         Self {
             vm_memory_overhead_ppm: 75_000,
@@ -76,6 +78,7 @@ impl Default for ClusterSettings {
             learned_memory: FeatureGate::Enabled,
             zonal_shift: FeatureGate::Disabled,
             dry_runs: FeatureGate::Enabled,
+            preference_policy: PreferencePolicy::Respect,
         }
     }
 }
@@ -89,6 +92,18 @@ crate::words! {
         /// It isn't, and the guarded behaviour doesn't exist.
         #[default]
         Disabled,
+    }
+}
+
+crate::words! {
+    /// Whether pods' preferences shape nodes (Karpenter's `PREFERENCE_POLICY`).
+    #[derive(Default)]
+    pub enum PreferencePolicy {
+        /// They do, as far as they can be met.
+        #[default]
+        Respect,
+        /// Only kube-scheduler applies them.
+        Ignore,
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tenon_domain::catalog::CapacityType;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::launch::CountedPod;
 use tenon_domain::money::UsdPerHour;
@@ -14,7 +15,8 @@ use tenon_domain::resources::ResourceList;
 use tenon_planning::provision::{PlanCompletion, PlannedClaim, Unschedulable};
 
 use super::Simulated;
-use crate::catalogue::PriceOrigin;
+use super::explain::Explanation;
+use crate::catalogue::{PriceOrigin, SpotOrigin};
 use crate::output::API_VERSION;
 
 #[derive(Debug, Serialize)]
@@ -27,6 +29,8 @@ pub(super) struct Simulation {
     pub(super) waiting: Vec<WaitingDocument>,
     pub(super) warnings: Vec<String>,
     pub(super) summary: SimulationSummary,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) explain: Option<Explanation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timing: Option<Timing>,
 }
@@ -44,6 +48,9 @@ pub(super) struct ClaimDocument {
     pub(super) pods: Vec<String>,
     pub(super) requests: BTreeMap<String, String>,
     pub(super) price_usd_per_hour: Option<String>,
+    /// The price is a guess from the on-demand price.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) price_assumed: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -93,6 +100,9 @@ pub(super) struct SimulationSummary {
     pub(super) bound_usd_per_hour: Option<String>,
     pub(super) ratio: Option<String>,
     pub(super) unpriced: usize,
+    /// Claims whose price is assumed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) assumed: usize,
     #[serde(skip)]
     price: Option<UsdPerHour>,
 }
@@ -119,7 +129,7 @@ impl Simulation {
     pub(super) fn new(simulated: &Simulated, timing: Option<Timing>) -> Self {
         let Simulated { input, plan, report, bound, origin, warnings, .. } = simulated;
         let claims: Vec<ClaimDocument> =
-            plan.claims.iter().map(|claim| ClaimDocument::new(claim, *origin)).collect();
+            plan.claims.iter().map(|claim| ClaimDocument::new(claim, simulated)).collect();
         let mut existing: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for placement in &plan.placements {
             existing.entry(&placement.node).or_default().push(name_of(&placement.pod));
@@ -146,6 +156,7 @@ impl Simulation {
                 bound_usd_per_hour: bound.map(|bound| bound.to_string()),
                 ratio: price.zip(*bound).and_then(|(price, bound)| ratio(price, bound)),
                 unpriced,
+                assumed: claims.iter().filter(|claim| claim.price_assumed).count(),
                 price,
             },
             claims,
@@ -153,19 +164,22 @@ impl Simulation {
             unschedulable: report.unschedulable.iter().map(UnschedulableDocument::new).collect(),
             waiting: report.waiting.iter().map(WaitingDocument::new).collect(),
             warnings,
+            explain: None,
             timing,
         }
     }
 }
 
 impl ClaimDocument {
-    fn new(claim: &PlannedClaim, origin: PriceOrigin) -> Self {
-        let price = match origin {
+    fn new(claim: &PlannedClaim, simulated: &Simulated) -> Self {
+        let price = match simulated.origin {
             PriceOrigin::Own => claim.price,
             PriceOrigin::Borrowed => None,
         };
         let mut capacity_types: Vec<&'static str> = claim.capacity_types.iter().map(|c| c.as_str()).collect();
         capacity_types.sort_unstable();
+        // A claim's price is that of the fleet's first capacity type.
+        let of_spot = claim.capacity_types.first() == Some(&CapacityType::Spot);
         Self {
             name: claim.name.to_string(),
             node_pool: claim.pool.to_string(),
@@ -182,6 +196,7 @@ impl ClaimDocument {
             pods: sorted(claim.pods.iter().map(name_of)),
             requests: quantities(&claim.requests),
             price_usd_per_hour: price.map(|price| price.to_string()),
+            price_assumed: price.is_some() && of_spot && simulated.spot_origin == SpotOrigin::Assumed,
         }
     }
 }
@@ -236,6 +251,10 @@ impl SimulationDifference {
             price_usd_per_hour: first.summary.price.zip(second.summary.price).map(|(a, b)| signed(a, b)),
         }
     }
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// `<namespace>/<name>`.

@@ -4,26 +4,33 @@
 //! provisioner's own.
 
 mod document;
+mod explain;
 mod nodes;
 mod table;
 mod world;
+
+#[cfg(test)]
+mod drawn_tests;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::Serialize;
+use tenon_domain::manifest::ReadManifests;
 use tenon_domain::money::UsdPerHour;
+use tenon_domain::registry::PreferencePolicy;
 use tenon_domain::report::counted;
 use tenon_planning::provision::{ProvisionInput, ProvisionPlan, ProvisionReport, plan};
 use tenon_planning::solve as bound;
 
 use crate::args::SimulateArgs;
-use crate::catalogue::{PriceOrigin, RegionCatalog, TypesScope};
+use crate::catalogue::{PriceOrigin, RegionCatalog, SpotOrigin, TypesScope};
 use crate::errors::{CommandOutcome, Failure, Problem};
 use crate::input;
 use crate::output::{self, OutputFormat};
 
 use document::{Simulation, SimulationDifference, Timing};
+use explain::Explanation;
 
 /// A plan, with its input.
 pub(super) struct Simulated {
@@ -32,6 +39,7 @@ pub(super) struct Simulated {
     pub(super) report: ProvisionReport,
     pub(super) bound: Option<UsdPerHour>,
     pub(super) origin: PriceOrigin,
+    pub(super) spot_origin: SpotOrigin,
     pub(super) warnings: Vec<String>,
     pub(super) plan_micros: u64,
 }
@@ -60,12 +68,16 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<CommandOutcome, Failure> {
     if let Some(path) = &args.catalog {
         catalog = catalog.with_file(path, TypesScope::ForNodes)?;
     }
-    let first = simulate(&args.filename, &catalog)?;
-    let second = if args.compare.is_empty() { None } else { Some(simulate(&args.compare, &catalog)?) };
+    let catalog = catalog.with_spot();
+    let first = simulate(&args.filename, &catalog, args.preference_policy);
+    let second =
+        (!args.compare.is_empty()).then(|| simulate(&args.compare, &catalog, args.preference_policy));
+    let (first, second) = both(first, second)?;
     let timing = |simulated: &Simulated| {
         args.timing.then(|| Timing { plan_micros: simulated.plan_micros, peak_bytes: peak_bytes() })
     };
-    let document = Simulation::new(&first, timing(&first));
+    let mut document = Simulation::new(&first, timing(&first));
+    document.explain = args.explain.as_ref().map(|name| Explanation::of(&first, name)).transpose()?;
     let other = second.as_ref().map(|second| Simulation::new(second, timing(second)));
     let text = match (args.output.format, other) {
         (OutputFormat::Table, other) => table::text(&document, other.as_ref()),
@@ -82,21 +94,51 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<CommandOutcome, Failure> {
     Ok(if outcomes.contains(&Some(CommandOutcome::No)) { CommandOutcome::No } else { CommandOutcome::Done })
 }
 
-fn simulate(paths: &[PathBuf], catalog: &RegionCatalog) -> Result<Simulated, Failure> {
-    let read = input::read_manifests(paths)?;
+/// Both simulations, or everything that is wrong with both.
+fn both(
+    first: Result<Simulated, Failure>,
+    second: Option<Result<Simulated, Failure>>,
+) -> Result<(Simulated, Option<Simulated>), Failure> {
+    match (first, second.transpose()) {
+        (Ok(first), Ok(second)) => Ok((first, second)),
+        (Err(Failure(mut problems)), Err(Failure(more))) => {
+            // A file may be in both.
+            let new: Vec<Problem> = more.into_iter().filter(|one| !problems.contains(one)).collect();
+            problems.extend(new);
+            Err(Failure(problems))
+        }
+        (Err(failure), Ok(_)) | (Ok(_), Err(failure)) => Err(failure),
+    }
+}
+
+fn simulate(
+    paths: &[PathBuf],
+    catalog: &RegionCatalog,
+    preferences: PreferencePolicy,
+) -> Result<Simulated, Failure> {
+    let simulated = simulate_read(input::read_manifests(paths)?, catalog, preferences)?;
+    if simulated.input.pools.is_empty() && !simulated.report.unschedulable.is_empty() {
+        return Err(no_node_pool(paths, simulated.report.unschedulable.len()));
+    }
+    Ok(simulated)
+}
+
+fn simulate_read(
+    read: ReadManifests,
+    catalog: &RegionCatalog,
+    preferences: PreferencePolicy,
+) -> Result<Simulated, Failure> {
     let mut warnings = input::warnings_of(&read);
-    let input = world::input(read.manifests, catalog, &mut warnings)?;
+    let input = world::input(read.manifests, catalog, preferences, &mut warnings)?;
     let started = Instant::now();
     let (plan, report) = plan(&input);
     let plan_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-    if input.pools.is_empty() && !report.unschedulable.is_empty() {
-        return Err(no_node_pool(paths, report.unschedulable.len()));
-    }
     let bound = match catalog.origin {
         PriceOrigin::Own => bound::linear(&input, &plan),
         PriceOrigin::Borrowed => None,
     };
-    Ok(Simulated { input, plan, report, bound, origin: catalog.origin, warnings, plan_micros })
+    let RegionCatalog { origin, spot_origin, .. } = *catalog;
+    Ok(Simulated { input, plan, report, bound, origin, spot_origin, warnings, plan_micros })
 }
 
 /// There is no NodePool: suggests one.

@@ -3,6 +3,7 @@
 use tenon_domain::report::counted;
 
 use super::document::{ClaimDocument, Simulation, SimulationDifference};
+use super::explain::Explanation;
 use crate::output::{self, Columns};
 
 /// How many instance types of a claim are named; the rest is counted.
@@ -43,6 +44,7 @@ fn one(simulation: &Simulation) -> String {
     }
     parts.extend(simulation.waiting.iter().map(|waiting| format!("waiting: {}\n", waiting.sentence)));
     parts.push(summary(simulation));
+    parts.extend(simulation.explain.as_ref().map(Explanation::text));
     parts.join("\n")
 }
 
@@ -60,10 +62,16 @@ fn claims(claims: &[ClaimDocument]) -> String {
             claim.pods.len().to_string(),
             request("cpu"),
             request("memory"),
-            claim.price_usd_per_hour.clone().unwrap_or_else(|| "-".to_owned()),
+            price(claim),
         ]);
     }
     table.text()
+}
+
+/// A price; `~` marks an assumed one.
+fn price(claim: &ClaimDocument) -> String {
+    let mark = if claim.price_assumed { "~" } else { "" };
+    claim.price_usd_per_hour.as_ref().map_or_else(|| "-".to_owned(), |price| format!("{mark}{price}"))
 }
 
 fn some_of(names: &[String]) -> String {
@@ -88,6 +96,9 @@ fn summary(simulation: &Simulation) -> String {
     if let Some(bound) = &summary.bound_usd_per_hour {
         let ratio = summary.ratio.as_ref().map(|ratio| format!(", {ratio} times that")).unwrap_or_default();
         text += &format!(" (at least {bound}{ratio})");
+    }
+    if summary.assumed > 0 {
+        text += &format!(", {} at an assumed spot price (~)", counted(summary.assumed, "node", "nodes"));
     }
     if placed > 0 {
         text += &format!(", {placed} on existing nodes");

@@ -1,7 +1,6 @@
 //! Manifests as the planner's input.
 //!
-//! Decides which pods count (no node, not finished, not of a DaemonSet), the zones of each pool's nodes, and waits: a
-//! pool with spot only waits for spot prices.
+//! Decides which pods count (no node, not finished, not of a DaemonSet), and the zones of each pool's nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,33 +8,40 @@ use std::sync::Arc;
 use tenon_domain::Timestamp;
 use tenon_domain::api::{Ec2NodeClass, NodePool, Pod};
 use tenon_domain::catalog::{CapacityType, Exhaustion, InstanceTypeOption, Places};
-use tenon_domain::evidence::{CatalogPart, Waiting};
 use tenon_domain::id::{ClusterName, NodeClassName};
 use tenon_domain::labels;
 use tenon_domain::manifest::{Manifests, expand_workloads};
+use tenon_domain::registry::PreferencePolicy;
 use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::unavailable::Marks;
 use tenon_planning::provision::{
-    PoolInput, PoolReadiness, PoolStanding, Preferences, ProvisionInput, Purpose, StepBudget, Storage,
+    PoolInput, PoolReadiness, PoolStanding, ProvisionInput, Purpose, StepBudget, Storage,
 };
 
 use super::nodes;
-use crate::catalogue::{PriceOrigin, RegionCatalog};
+use crate::catalogue::{ASSUMED_SPOT_PERCENT, PriceOrigin, RegionCatalog, SpotOrigin};
 use crate::errors::{Failure, Problem};
+
+/// Kubernetes' own limit for a cluster. Without a limit, a few lines of YAML are billions of pods.
+/// Source: kubernetes.io/docs/setup/best-practices/cluster-large, read in November 2026.
+const MAX_PODS: u64 = 150_000;
 
 /// The planner's input.
 ///
-/// # Errors [`Failure`] for a class whose subnets aren't in the region.
+/// # Errors [`Failure`] for a class whose subnets aren't in the region, and for more pods than a cluster can have.
 pub(super) fn input(
     manifests: Manifests,
     catalog: &RegionCatalog,
+    preferences: PreferencePolicy,
     warnings: &mut Vec<String>,
 ) -> Result<ProvisionInput, Failure> {
+    bounded(&manifests)?;
     let mut all_pods = expand_workloads(&manifests);
     all_pods.extend(manifests.pods.iter().cloned());
     let pods = all_pods.iter().filter(|pod| counts(pod)).cloned().collect();
     let pools = pools(&manifests, catalog, warnings)?;
+    warn_of_assumed(&pools, catalog, warnings);
     if catalog.origin == PriceOrigin::Borrowed && !pools.is_empty() {
         warnings.push(format!(
             "no prices of region `{}` in this build: ordering instance types by those of us-east-1, and printing no prices; \
@@ -64,10 +70,29 @@ pub(super) fn input(
         },
         namespaces: manifests.namespaces.into_iter().map(|meta| (meta.name, meta.labels)).collect(),
         taken_names: manifests.node_claims.into_iter().map(|claim| claim.name).collect(),
-        preferences: Preferences::default(),
+        preferences,
         steps: StepBudget::default(),
         purpose: Purpose::PendingPods,
     })
+}
+
+/// Refuses controllers of more pods than a cluster can have.
+fn bounded(manifests: &Manifests) -> Result<(), Failure> {
+    let all: u64 = manifests.workloads.iter().map(|workload| u64::from(workload.replicas)).sum();
+    let most = manifests.workloads.iter().max_by_key(|workload| workload.replicas);
+    match most.filter(|_| all > MAX_PODS) {
+        None => Ok(()),
+        Some(most) => {
+            let message = format!(
+                "controllers ask for {all} pods, {} `{}/{}` for {} of them: a cluster has at most {MAX_PODS}",
+                most.kind.as_str(),
+                most.meta.namespace,
+                most.meta.name,
+                most.replicas
+            );
+            Err(Problem::new(message, "lower `spec.replicas`, or `spec.parallelism` of a Job").into())
+        }
+    }
 }
 
 /// Whether a pod needs a place that a plan gives: a DaemonSet's and a static pod follow their nodes.
@@ -95,7 +120,7 @@ fn pools(
         let class = &pool.template.node_class.name;
         let known = types.get(class).cloned();
         let readiness = if known.is_some() {
-            readiness(pool, catalog, warnings)
+            PoolReadiness::Ready
         } else {
             PoolReadiness::NodeClassNotFound(class.clone())
         };
@@ -144,27 +169,25 @@ fn options(
     Ok(catalog.view()?.options(&class.settings, places, exhaustion))
 }
 
-/// Spot capacity can't be planned without spot prices: a pool that has nothing else waits for them.
-fn readiness(pool: &NodePool, catalog: &RegionCatalog, warnings: &mut Vec<String>) -> PoolReadiness {
+/// Whether a pool's nodes may be spot instances.
+fn allows_spot(pool: &NodePool) -> bool {
     let template = &pool.template;
     let given = template.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let asked = Requirements::from_labels(given).and(&template.requirements);
-    let allows = |capacity_type: CapacityType| asked.allows(labels::CAPACITY_TYPE, capacity_type.as_str());
-    if catalog.spot.is_some() || !allows(CapacityType::Spot) {
-        return PoolReadiness::Ready;
-    }
-    if allows(CapacityType::OnDemand) {
+    asked.allows(labels::CAPACITY_TYPE, CapacityType::Spot.as_str())
+}
+
+/// Says which pools are planned with assumed spot prices.
+fn warn_of_assumed(pools: &[PoolInput], catalog: &RegionCatalog, warnings: &mut Vec<String>) {
+    let buying: Vec<&str> =
+        pools.iter().filter(|one| allows_spot(&one.pool)).map(|one| one.pool.name.as_str()).collect();
+    if catalog.spot_origin == SpotOrigin::Assumed && !buying.is_empty() {
         warnings.push(format!(
-            "no spot prices: planning NodePool `{}` without spot capacity; give them with `--catalog`",
-            pool.name
+            "no spot prices: assuming {ASSUMED_SPOT_PERCENT} % of the on-demand price, a guess, for NodePool `{}`; give \
+             spot prices with `--catalog`",
+            buying.join("`, `")
         ));
-        return PoolReadiness::Ready;
     }
-    warnings.push(format!(
-        "no spot prices, but NodePool `{}` allows only spot capacity; give them with `--catalog`",
-        pool.name
-    ));
-    PoolReadiness::NotReady(Waiting::CatalogNotHydrated { part: CatalogPart::SpotPrices })
 }
 
 /// The capacity of a pool's nodes, with their number, as charged to its limits.

@@ -41,7 +41,8 @@ pub(crate) fn cause(pool: &Pool<'_>, group: &PodGroup<'_>, now: Timestamp) -> Un
     UnschedulableCause { pool: Some(pool.input.pool.name.clone()), reason }
 }
 
-fn untolerated(pool: &Pool<'_>, group: &PodGroup<'_>) -> Option<Reason> {
+/// The taints of a pool that a group's pods don't tolerate.
+pub(crate) fn untolerated(pool: &Pool<'_>, group: &PodGroup<'_>) -> Option<Reason> {
     let taints = &pool.input.pool.template.taints;
     tolerates_forbidding(taints, group.tolerations)
         .err()

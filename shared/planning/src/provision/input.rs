@@ -10,6 +10,7 @@ use tenon_domain::api::{NodePool, Pod};
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, NodeClassName, NodePoolName};
+use tenon_domain::registry::PreferencePolicy;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::Taint;
 
@@ -37,7 +38,7 @@ pub struct ProvisionInput {
     /// Names that new claims can't have.
     pub taken_names: BTreeSet<ClaimName>,
     /// Whether preferences count.
-    pub preferences: Preferences,
+    pub preferences: PreferencePolicy,
     /// How much work the plan may be.
     pub steps: StepBudget,
     /// The reason for the plan.
@@ -68,16 +69,6 @@ impl Default for StepBudget {
     fn default() -> Self {
         Self { max: 500_000_000 }
     }
-}
-
-/// Whether pods' preferences shape nodes (Karpenter's `PREFERENCE_POLICY`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Preferences {
-    /// They do, as far as they can be met.
-    #[default]
-    Respect,
-    /// Only kube-scheduler applies them.
-    Ignore,
 }
 
 /// The reason for a plan.

@@ -12,6 +12,7 @@
 mod dense;
 mod diagnose;
 mod existing;
+pub mod explain;
 mod finish;
 pub mod input;
 mod needs;
@@ -37,9 +38,12 @@ use jiff::Timestamp;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::labels;
 
+pub use explain::{
+    ExcludedTypes, ExclusionCause, FittingType, PodExplanation, PoolExplanation, PricedOffering, explain,
+};
 pub use input::{
-    ExistingNode, NodeKind, PoolInput, PoolReadiness, PoolStanding, Preferences, ProvisionInput, Purpose,
-    StepBudget, Storage,
+    ExistingNode, NodeKind, PoolInput, PoolReadiness, PoolStanding, ProvisionInput, Purpose, StepBudget,
+    Storage,
 };
 pub use occupancy::Occupancy;
 pub use output::{AskReason, Placement, PlannedClaim, ProvisionPlan, UsableOffering};

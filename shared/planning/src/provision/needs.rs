@@ -13,12 +13,13 @@ use tenon_domain::id::Uid;
 use tenon_domain::labels;
 use tenon_domain::launch::CountedPod;
 use tenon_domain::quantity::Quantity;
+use tenon_domain::registry::PreferencePolicy;
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::Toleration;
 
 use super::dense::{DenseAmounts, Dimensions};
-use super::input::{Preferences, ProvisionInput};
+use super::input::ProvisionInput;
 use super::report::{Reason, Unschedulable, UnschedulableCause};
 use super::topology::census::{Resident, is_of_nodes};
 use super::topology::deal::Pin;
@@ -260,8 +261,8 @@ fn equal_pods<'a>(
             let placed = volumes.alternatives(shape)?;
             let mut rules = Rules::of(shape, &input.namespaces, |selector| selectors.id(&selector));
             match input.preferences {
-                Preferences::Respect => {}
-                Preferences::Ignore => rules.soft.clear(),
+                PreferencePolicy::Respect => {}
+                PreferencePolicy::Ignore => rules.soft.clear(),
             }
             Ok((rules, with_volumes(alternatives(shape), &placed)))
         });

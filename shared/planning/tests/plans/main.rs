@@ -8,6 +8,7 @@ mod checker;
 mod disruption;
 mod drawn;
 mod drawn_plans;
+mod explain;
 mod probes;
 mod provision;
 mod provision_properties;

@@ -11,7 +11,9 @@ use tenon_domain::labels;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
-use tenon_planning::provision::{ExistingNode, NodeKind, PlannedClaim, PoolInput, ProvisionInput, plan};
+use tenon_planning::provision::{
+    ExistingNode, NodeKind, PlannedClaim, PoolInput, ProvisionInput, explain, plan,
+};
 use tenon_planning::solve as bound;
 
 fn types() -> Vec<InstanceTypeOption> {
@@ -155,6 +157,23 @@ proptest! {
         for pod in &world.pods {
             let refused = report.unschedulable.iter().any(|one| one.pod.uid == pod.uid);
             prop_assert_eq!(!refused, fits_somewhere(&world, pod), "{:?}", report.unschedulable);
+        }
+    }
+
+    #[test]
+    fn an_explanation_covers_every_type_and_agrees_with_the_plan(world in world()) {
+        let (_, report) = plan(&world);
+        for pod in &world.pods {
+            let explained = explain(&world, pod);
+            let refused = report.unschedulable.iter().any(|one| one.pod.uid == pod.uid);
+            let fits = explained.pools.iter().any(|pool| pool.refused.is_none() && !pool.fits.is_empty());
+            prop_assert_eq!(fits, !refused, "{:?}", explained);
+            for (pool, of) in explained.pools.iter().filter(|pool| pool.refused.is_none()).zip(&world.pools) {
+                let excluded: usize = pool.excluded.iter().map(|one| one.types.len()).sum();
+                prop_assert_eq!(excluded + pool.fits.len(), of.types.len());
+                let first: Vec<_> = pool.fits.iter().map(|one| one.offerings[0].price).collect();
+                prop_assert!(first.is_sorted(), "{:?}", first);
+            }
         }
     }
 

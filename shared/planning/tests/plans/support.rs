@@ -21,11 +21,12 @@ use tenon_domain::id::{
 use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::quantity::Quantity;
+use tenon_domain::registry::PreferencePolicy;
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_planning::provision::{
-    ExistingNode, NodeKind, Occupancy, PoolInput, PoolReadiness, PoolStanding, Preferences, ProvisionInput,
-    ProvisionPlan, ProvisionReport, Purpose, StepBudget, Storage, plan,
+    ExistingNode, NodeKind, Occupancy, PoolInput, PoolReadiness, PoolStanding, ProvisionInput, ProvisionPlan,
+    ProvisionReport, Purpose, StepBudget, Storage, plan,
 };
 
 pub(crate) fn at(seconds: i64) -> Timestamp {
@@ -246,7 +247,7 @@ pub(crate) fn input(pods: Vec<Pod>, pools: Vec<PoolInput>) -> ProvisionInput {
         storage: Storage::default(),
         namespaces: BTreeMap::new(),
         taken_names: BTreeSet::new(),
-        preferences: Preferences::Respect,
+        preferences: PreferencePolicy::Respect,
         steps: StepBudget::default(),
         purpose: Purpose::PendingPods,
     }

@@ -22,7 +22,7 @@ use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeClassName, NodeName, NodePoolName, Uid};
 use tenon_domain::registry::Registry;
 use tenon_domain::snapshot::Snapshot;
-use tenon_planning::provision::{Preferences, ProvisionInput, Purpose, StepBudget, Storage};
+use tenon_planning::provision::{ProvisionInput, Purpose, StepBudget, Storage};
 
 use classes::JudgedPool;
 
@@ -117,7 +117,7 @@ impl<'a> ObservedCluster<'a> {
             },
             namespaces: snapshot.namespaces.clone(),
             taken_names: self.view.claims.keys().cloned().collect(),
-            preferences: Preferences::default(),
+            preferences: self.registry.settings.preference_policy,
             steps: StepBudget::default(),
             purpose,
         }

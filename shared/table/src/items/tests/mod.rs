@@ -10,7 +10,7 @@ use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
 use tenon_domain::launch_verdict::ClassVerdicts;
 use tenon_domain::money::Currency;
 use tenon_domain::placement::LaunchPlacement;
-use tenon_domain::registry::{FeatureGate, Registry};
+use tenon_domain::registry::{FeatureGate, PreferencePolicy, Registry};
 use tenon_domain::unavailable::{Mark, OfferingKey};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
@@ -278,6 +278,15 @@ fn a_registry_of_before_asks_by_dry_runs() {
     let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
     settings.remove("dry_runs").unwrap();
     assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.dry_runs, FeatureGate::Enabled);
+}
+
+#[test]
+fn a_registry_of_before_respects_preferences() {
+    let (key, mut item) = (keys::registry(&region(), &cluster()), to_item(&registry_entry()));
+    let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
+    settings.remove("preference_policy").unwrap();
+    let settings = from_item::<Registry>(&key, &item).unwrap().settings;
+    assert_eq!(settings.preference_policy, PreferencePolicy::Respect);
 }
 
 /// Both functions write one item, and neither removes what the other wrote.
