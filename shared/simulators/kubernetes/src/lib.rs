@@ -4,9 +4,8 @@
 //! [`SimulatedCluster::next_due`] is the time of the next change. It stands in for a real cluster; tests compare it
 //! with a real kube-scheduler.
 //!
-//! Not simulated: preemption, preferred affinities (nodes are ranked by their fill), volume binding, rolling updates
-//! (a changed template replaces a Deployment's pods at once), DRA (such pods are unschedulable), ordered StatefulSets
-//! (their pods start in parallel).
+//! Not simulated: preemption, the making of volumes, Services, rolling updates (a changed template replaces a
+//! Deployment's pods at once), DRA (such pods are unschedulable), ordered StatefulSets (their pods start in parallel).
 //!
 //! Invariants: the same seed and the same calls give the same cluster; between two ticks only calls of the API change
 //! it; the eviction log holds every successful eviction, with the budgets at that moment.
@@ -43,7 +42,7 @@ use tenon_snapshot::versions::Versions;
 /// How the simulated cluster behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimulationConfig {
-    /// The seed of UIDs and generated names.
+    /// The seed of UIDs, generated names and draws among equal nodes.
     pub seed: u64,
     /// From a pod's binding to its Ready: pulling images and starting.
     pub pod_start: SignedDuration,
@@ -55,7 +54,7 @@ pub struct SimulationConfig {
     pub cloud_controller_after: SignedDuration,
     /// From a Node's end to the deletion of its pods: the period of pod garbage collection.
     pub pod_gc_after: SignedDuration,
-    /// Which of several feasible nodes the scheduler takes.
+    /// How the scheduler ranks full nodes.
     pub score: Score,
 }
 
@@ -226,6 +225,13 @@ impl SimulatedCluster {
             (name, pods)
         };
         state.store.all(Kind::Node).map(of).collect()
+    }
+
+    /// What kube-scheduler thinks of each Node for a pod that waits: its score, or why the pod doesn't fit. It knows
+    /// changes up to the last [`SimulatedCluster::tick`].
+    #[must_use]
+    pub fn ratings(&self, namespace: &str, pod: &str) -> BTreeMap<String, Result<i64, String>> {
+        self.state().ratings(&ObjectKey::new(Kind::Pod, namespace, pod))
     }
 
     /// The recent events, in their order.

@@ -72,7 +72,7 @@ struct Dirty {
 impl ClusterState {
     pub(super) fn new(config: SimulationConfig, now: Timestamp) -> Self {
         let store = ObjectStore::new(config.seed);
-        let scheduler = Scheduler::new(config.score);
+        let scheduler = Scheduler::new(config.score, config.seed);
         Self {
             config,
             now,
@@ -190,11 +190,8 @@ impl ClusterState {
 
     fn observe_pod(&mut self, key: &ObjectKey, dirty: &mut Dirty) {
         dirty.namespaces.insert(key.namespace.clone());
-        self.scheduler.world_changed();
         let Some(pod) = self.store.get(key).cloned() else { return };
-        if let Some(node) = text(&pod, "/spec/nodeName") {
-            self.scheduler.node_changed(node);
-        }
+        self.scheduler.pod_changed(&pod);
         if object::deleted_at(&pod).is_some() || pods::is_finished(&pod) {
             dirty.workloads.extend(owner_key(&pod));
         }

@@ -93,7 +93,8 @@ fn the_scheduler_keeps_every_filter() {
         run(&cluster, 30);
         let placed: Vec<String> =
             cluster.pods_by_node().iter().map(|(node, pods)| format!("{node}={}", pods.len())).collect();
-        assert_eq!(placed.join(" "), expected);
+        let placed = placed.join(" ");
+        assert!(expected.split(" or ").any(|one| one == placed), "{placed}, not {expected}");
     };
     let tolerant = json!([{"operator": "Exists"}]);
     check(json!({}), "a=0 b=2");
@@ -115,7 +116,8 @@ fn the_scheduler_keeps_every_filter() {
     let required = |kind: &str| json!({kind: {"requiredDuringSchedulingIgnoredDuringExecution": term}});
     check(json!({"tolerations": tolerant, "affinity": required("podAntiAffinity")}), "a=1 b=1");
     check(json!({"affinity": required("podAntiAffinity")}), "a=0 b=1");
-    check(json!({"tolerations": tolerant, "affinity": required("podAffinity")}), "a=2 b=0");
+    let either = "a=2 b=0 or a=0 b=2";
+    check(json!({"tolerations": tolerant, "affinity": required("podAffinity")}), either);
     check(json!({"resourceClaims": [{"name": "gpu"}]}), "a=0 b=0");
     check(json!({"schedulingGates": [{"name": "wait"}]}), "a=0 b=0");
 }

@@ -1,14 +1,15 @@
 //! The filters on one node: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit,
-//! VolumeBinding's node affinity.
+//! VolumeBinding, VolumeZone.
 
 use std::fmt;
 
-use serde_json::Value;
+use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::{Taint, TaintEffect, UNSCHEDULABLE, tolerates_forbidding};
 
 use super::super::selector::matches_node;
 use super::info::NodeInfo;
 use super::shape::SchedulingNeeds;
+use super::volumes::VolumeNeeds;
 
 /// Why a node isn't feasible, in kube-scheduler's words.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,9 +18,14 @@ pub(super) enum Infeasible {
     Taint(String),
     NodeAffinity,
     Ports,
+    TooManyPods,
     Insufficient(String),
     VolumeNodeAffinity,
+    VolumeZone,
     VolumeClaimMissing,
+    VolumeClaimDeleted,
+    VolumeUnbound,
+    VolumeMissing,
     ResourceClaims,
     Spread,
     SpreadLabelMissing,
@@ -35,9 +41,16 @@ impl fmt::Display for Infeasible {
             Self::Taint(taint) => write!(f, "node(s) had untolerated taint {{{taint}}}"),
             Self::NodeAffinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
             Self::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
+            Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient(resource) => write!(f, "Insufficient {resource}"),
             Self::VolumeNodeAffinity => f.write_str("node(s) had volume node affinity conflict"),
+            Self::VolumeZone => f.write_str("node(s) had no available volume zone"),
             Self::VolumeClaimMissing => f.write_str("persistentvolumeclaim not found"),
+            Self::VolumeClaimDeleted => f.write_str("persistentvolumeclaim is being deleted"),
+            Self::VolumeUnbound => f.write_str("pod has unbound immediate PersistentVolumeClaims"),
+            Self::VolumeMissing => {
+                f.write_str("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)")
+            }
             Self::ResourceClaims => f.write_str("resource claims aren't simulated"),
             Self::Spread => f.write_str("node(s) didn't match pod topology spread constraints"),
             Self::SpreadLabelMissing => {
@@ -52,15 +65,37 @@ impl fmt::Display for Infeasible {
     }
 }
 
-/// Whether the node itself takes the pod.
+/// Whether the node itself takes the pod beside others that are nominated for it. Only the first plugin's reasons are
+/// told.
 pub(super) fn check(
     shape: &SchedulingNeeds,
     node: &NodeInfo,
-    volumes: &[Vec<Value>],
-) -> Result<(), Infeasible> {
+    volumes: &VolumeNeeds,
+    beside: &[&SchedulingNeeds],
+) -> Result<(), Vec<Infeasible>> {
     if shape.resource_claims > 0 {
-        return Err(Infeasible::ResourceClaims);
+        return Err(vec![Infeasible::ResourceClaims]);
     }
+    takes(shape, node).map_err(|reason| vec![reason])?;
+    let here = node.pods.values().map(|equal| &*equal.shape).chain(beside.iter().copied());
+    if !shape.ports.is_empty()
+        && here.flat_map(|one| &one.ports).any(|known| shape.ports.iter().any(|port| clash(port, known)))
+    {
+        return Err(vec![Infeasible::Ports]);
+    }
+    match beside {
+        [] => room(shape, &node.free)?,
+        [_, ..] => {
+            let mut free = node.free.clone();
+            beside.iter().for_each(|one| free.subtract(&one.requests));
+            room(shape, &free)?;
+        }
+    }
+    volumes.check(node).map_err(|reason| vec![reason])
+}
+
+/// Whether the node takes such a pod when it is empty and large: NodeUnschedulable, TaintToleration, NodeAffinity.
+pub(super) fn takes(shape: &SchedulingNeeds, node: &NodeInfo) -> Result<(), Infeasible> {
     let cordon = Taint::new(UNSCHEDULABLE, TaintEffect::NoSchedule);
     if node.cordoned && !shape.tolerations.iter().any(|toleration| toleration.tolerates(&cordon)) {
         return Err(Infeasible::Cordoned);
@@ -69,32 +104,26 @@ pub(super) fn check(
         let first = untolerated.taints.first().map(|taint| format!("{}: {}", taint.key, taint.value));
         return Err(Infeasible::Taint(first.unwrap_or_default()));
     }
-    if !admits(shape, node) {
-        return Err(Infeasible::NodeAffinity);
-    }
-    if !volumes.iter().all(|terms| matches_node(terms, &node.labels, &node.name)) {
-        return Err(Infeasible::VolumeNodeAffinity);
-    }
-    if shape
-        .ports
-        .iter()
-        .any(|port| node.pods.iter().any(|(_, other)| other.ports.iter().any(|known| clash(port, known))))
-    {
-        return Err(Infeasible::Ports);
-    }
-    // Only requested resources are checked: a node may be overdrawn in others.
-    let short = shape.requests.iter().find(|(name, asked)| !asked.is_zero() && *asked > node.free.get(name));
-    match short {
-        Some((name, _)) if name.as_str() == "pods" => Err(Infeasible::Insufficient("pods".to_owned())),
-        Some((name, _)) => Err(Infeasible::Insufficient(name.to_string())),
-        None => Ok(()),
-    }
+    if admits(shape, node) { Ok(()) } else { Err(Infeasible::NodeAffinity) }
 }
 
 /// Whether the node matches the pod's node selector and required node affinity.
 pub(super) fn admits(shape: &SchedulingNeeds, node: &NodeInfo) -> bool {
     shape.node_selector.iter().all(|(key, value)| node.label(key) == Some(value))
         && shape.node_terms.as_ref().is_none_or(|terms| matches_node(terms, &node.labels, &node.name))
+}
+
+/// NodeResourcesFit. Only requested resources are checked: a node may be overdrawn in others.
+pub(super) fn room(shape: &SchedulingNeeds, free: &ResourceList) -> Result<(), Vec<Infeasible>> {
+    let short = shape.requests.iter().filter(|(name, asked)| !asked.is_zero() && *asked > free.get(name));
+    let mut reasons: Vec<Infeasible> = short
+        .map(|(name, _)| match name.as_str() {
+            "pods" => Infeasible::TooManyPods,
+            name => Infeasible::Insufficient(name.to_owned()),
+        })
+        .collect();
+    reasons.sort();
+    if reasons.is_empty() { Ok(()) } else { Err(reasons) }
 }
 
 fn clash(one: &(String, u64, String), other: &(String, u64, String)) -> bool {

@@ -1,16 +1,25 @@
-//! kube-scheduler: the node of each pod, or the reason why there is none.
+//! kube-scheduler with its default profile: the node of each pod, or the reason why there is none.
 //!
-//! Decides by kube-scheduler's filters. A pod's nominated node is tried first; its room is kept by scheduling
-//! nominated pods before others of their priority. Among feasible nodes it prefers those whose PreferNoSchedule
-//! taints are tolerated, then the emptier or the fuller ones, then the lower name. It doesn't preempt.
+//! Decides by kube-scheduler's filters, then by its scores; among the best nodes it draws one, by the seed. A pod's
+//! nominated node is tried first, and its room is kept from pods of no higher priority. An attempt that fails ends the
+//! nomination.
 //!
-//! Invariants: a pod is bound only if every filter passes at that moment; equal pods that don't fit are tried once in
-//! a pass.
+//! Not simulated: preemption; ImageLocality; scoring only some of more than 100 feasible nodes; limits of volumes a
+//! node; the flush of unschedulable pods.
+//!
+//! Invariants: a pod is bound only if every filter passes at that moment; equal pods that don't fit are tried once
+//! between two bindings.
 
 mod filter;
 mod info;
 mod neighbours;
+mod queue;
+mod score;
 mod shape;
+mod terms;
+#[cfg(test)]
+mod tests;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,20 +28,24 @@ use serde_json::{Value, json};
 
 use super::pods;
 use super::state::ClusterState;
-use super::store::{child, set_condition};
+use super::store::{ObjectStore, child, set_condition};
 use filter::Infeasible;
 use info::NodeInfo;
 use neighbours::Neighbours;
+use queue::{Happened, Queue};
+use score::Scoring;
 use shape::{SchedulingNeeds, SeenNeeds};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
+use terms::Matches;
+use volumes::VolumeNeeds;
 
-/// Which of several feasible nodes is taken.
+/// How full nodes are ranked (NodeResourcesFit's scoring strategy).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Score {
-    /// The emptiest: Kubernetes' default.
+    /// The emptier, the better: Kubernetes' default.
     #[default]
     LeastAllocated,
-    /// The fullest.
+    /// The fuller, the better.
     MostAllocated,
 }
 
@@ -40,9 +53,16 @@ pub enum Score {
 #[derive(Debug, Default)]
 pub(super) struct Scheduler {
     score: Score,
+    /// The state of the draws among equal nodes.
+    draws: u64,
     shapes: SeenNeeds,
+    matches: Matches,
     nodes: BTreeMap<String, NodeInfo>,
     stale: BTreeSet<String>,
+    queue: Queue,
+    happened: Happened,
+    /// Waiting pods by the node for which they are nominated, then by UID.
+    nominated: BTreeMap<String, BTreeMap<String, Arc<SchedulingNeeds>>>,
     work: SchedulerWork,
 }
 
@@ -54,87 +74,131 @@ enum SchedulerWork {
     Some,
 }
 
+/// Why a pod found no node.
+#[derive(Clone)]
+struct Refusal {
+    message: String,
+    reasons: BTreeSet<Infeasible>,
+}
+
+/// A pod that looks for a node.
+struct Candidate<'a> {
+    uid: &'a str,
+    shape: &'a SchedulingNeeds,
+    volumes: VolumeNeeds,
+    neighbours: Neighbours<'a>,
+}
+
 impl Scheduler {
-    pub(super) fn new(score: Score) -> Self {
-        Self { score, ..Self::default() }
+    pub(super) fn new(score: Score, seed: u64) -> Self {
+        Self { score, draws: seed, ..Self::default() }
     }
 
-    /// A Node, or the pods on it, changed.
+    /// A Node changed, or a pod left it.
     pub(super) fn node_changed(&mut self, node: &str) {
         self.stale.insert(node.to_owned());
+        self.happened.nodes.insert(node.to_owned());
         self.work = SchedulerWork::Some;
+    }
+
+    /// A pod changed.
+    pub(super) fn pod_changed(&mut self, pod: &Value) {
+        self.work = SchedulerWork::Some;
+        let Some(node) = text(pod, "/spec/nodeName") else { return };
+        self.stale.insert(node.to_owned());
+        if object::deleted_at(pod).is_some() || pods::is_finished(pod) {
+            self.happened.nodes.insert(node.to_owned());
+            self.happened.neighbours = true;
+        } else if !self.nodes.get(node).is_some_and(|node| node.knows(pod)) {
+            self.happened.neighbours = true;
+        }
     }
 
     /// Something else changed that placement depends on.
     pub(super) fn world_changed(&mut self) {
+        self.happened.other = true;
         self.work = SchedulerWork::Some;
+    }
+
+    /// One of several (splitmix64).
+    fn draw(&mut self, count: usize) -> usize {
+        self.draws = self.draws.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.draws;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        let count = u64::try_from(count).unwrap_or(u64::MAX).max(1);
+        usize::try_from(mixed % count).unwrap_or(0)
+    }
+
+    /// Forgets a nomination. Its room is free for others now.
+    fn drop_nomination(&mut self, uid: &str, node: Option<&str>) {
+        let Some(node) = node else { return };
+        if let Some(pods) = self.nominated.get_mut(node)
+            && pods.remove(uid).is_some()
+        {
+            self.happened.nodes.insert(node.to_owned());
+            self.work = SchedulerWork::Some;
+        }
     }
 }
 
 impl ClusterState {
-    /// Places the pods that wait for a node: higher priority first, then those that are nominated, then the older, then
-    /// by name.
+    /// Tries the pods whose turn it is.
     pub(super) fn schedule(&mut self) {
         if self.scheduler.work == SchedulerWork::None {
             return;
         }
         self.scheduler.work = SchedulerWork::None;
-        self.refresh_nodes();
-        let mut queue: Vec<Object> =
-            self.store.unbound().filter(|pod| pods::is_active(pod) && is_ours(pod)).map(Arc::clone).collect();
-        queue.sort_by_cached_key(|pod| {
-            let priority = pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0);
-            let created = text(pod, "/metadata/creationTimestamp").unwrap_or_default().to_owned();
-            (
-                -priority,
-                nominated_node(pod).is_none(),
-                created,
-                object::namespace(pod).to_owned(),
-                object::name(pod).to_owned(),
-            )
-        });
-        let mut hopeless: BTreeMap<usize, String> = BTreeMap::new();
-        for pod in queue {
-            let shape = self.scheduler.shapes.of(&pod);
-            if let Some(message) = hopeless.get(&shape.id) {
-                let message = message.clone();
-                self.refuse(&pod, "Unschedulable", &message);
-                continue;
+        let happened = std::mem::take(&mut self.scheduler.happened);
+        self.refresh(&happened);
+        let mut turns = Vec::new();
+        for (pod, shape) in self.waiting() {
+            let Scheduler { queue, nodes, .. } = &self.scheduler;
+            if let Some(turn) = queue.turn(object::uid(&pod), &shape, &happened, nodes, self.now) {
+                turns.push((turn, pod, shape));
             }
-            if !object::list(&pod, "/spec/schedulingGates").is_empty() {
-                self.refuse(
-                    &pod,
-                    "SchedulingGated",
-                    "Scheduling is blocked due to non-empty scheduling gates",
-                );
-                continue;
-            }
-            match self.place(&pod, &shape) {
-                Ok(node) => self.bind(&pod, &shape, &node),
-                Err(message) => {
-                    // Where neighbours matter, a pod that is bound later in the pass may open a place.
-                    if !shape.minds_neighbours() {
-                        hopeless.insert(shape.id, message.clone());
-                    }
-                    self.refuse(&pod, "Unschedulable", &message);
+        }
+        turns.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        let mut hopeless: BTreeMap<(usize, Option<String>), Refusal> = BTreeMap::new();
+        for (_, pod, shape) in turns {
+            let key = (shape.id, nominated_node(&pod).map(str::to_owned));
+            let found = match hopeless.get(&key) {
+                Some(refusal) => Err(refusal.clone()),
+                None => self.place(&pod, &shape),
+            };
+            match found {
+                Ok(node) => {
+                    self.bind(&pod, &shape, &node);
+                    // Where neighbours matter, this pod may have opened a place.
+                    hopeless.retain(|_, refusal| !refusal.minds_neighbours());
+                }
+                Err(refusal) => {
+                    let reasons = refusal.reasons.clone();
+                    self.scheduler.queue.failed(object::uid(&pod), reasons, self.now);
+                    self.scheduler.drop_nomination(object::uid(&pod), nominated_node(&pod));
+                    self.refuse(&pod, "Unschedulable", &refusal.message);
+                    hopeless.insert(key, refusal);
                 }
             }
         }
     }
 
-    /// Reads the nodes that changed.
-    fn refresh_nodes(&mut self) {
+    /// Reads the nodes, and the namespaces, that changed.
+    fn refresh(&mut self, happened: &Happened) {
+        if happened.other {
+            self.scheduler.matches.read(self.store.all(Kind::Namespace));
+        }
         for name in std::mem::take(&mut self.scheduler.stale) {
             match self.store.get(&ObjectKey::node(name.as_str())) {
                 None => {
                     self.scheduler.nodes.remove(&name);
                 }
                 Some(node) => {
-                    let pods: Vec<_> =
-                        self.store.pods_on(&name).filter(|pod| !pods::is_finished(pod)).collect();
+                    let pods = self.store.pods_on(&name).filter(|pod| !pods::is_finished(pod));
+                    let shapes = &mut self.scheduler.shapes;
                     let pods = pods
-                        .into_iter()
-                        .map(|pod| (Arc::clone(pod), self.scheduler.shapes.of(pod)))
+                        .map(|pod| (Arc::clone(pod), shapes.of(pod, || owner_selector(&self.store, pod))))
                         .collect();
                     self.scheduler.nodes.insert(name, NodeInfo::new(node, pods));
                 }
@@ -142,44 +206,111 @@ impl ClusterState {
         }
     }
 
+    /// The pods that wait for a node, in the order in which they were created. Gated ones are refused here: they don't
+    /// enter the queue.
+    fn waiting(&mut self) -> Vec<(Object, Arc<SchedulingNeeds>)> {
+        let unbound = self.store.unbound().filter(|pod| pods::is_active(pod) && is_ours(pod));
+        let (gated, mut waiting): (Vec<Object>, Vec<Object>) =
+            unbound.map(Arc::clone).partition(|pod| !object::list(pod, "/spec/schedulingGates").is_empty());
+        for pod in gated {
+            let message = "Scheduling is blocked due to non-empty scheduling gates";
+            self.refuse(&pod, "SchedulingGated", message);
+        }
+        waiting.sort_by_cached_key(|pod| {
+            let created = text(pod, "/metadata/creationTimestamp").unwrap_or_default().to_owned();
+            (created, object::namespace(pod).to_owned(), object::name(pod).to_owned())
+        });
+        let Self { scheduler, store, .. } = self;
+        scheduler.queue.keep(&waiting.iter().map(|pod| object::uid(pod)).collect());
+        scheduler.nominated.clear();
+        let mut all = Vec::new();
+        for pod in waiting {
+            scheduler.queue.enter(object::uid(&pod));
+            let shape = scheduler.shapes.of(&pod, || owner_selector(store, &pod));
+            if let Some(node) = nominated_node(&pod) {
+                let pods = scheduler.nominated.entry(node.to_owned()).or_default();
+                pods.insert(object::uid(&pod).to_owned(), Arc::clone(&shape));
+            }
+            all.push((pod, shape));
+        }
+        all
+    }
+
     /// The node for a pod, or why there is none.
-    fn place(&self, pod: &Object, shape: &SchedulingNeeds) -> Result<String, String> {
-        let volumes = self
-            .volume_terms(pod)
-            .map_err(|refusal| self.sentence(&BTreeMap::from([(refusal, self.scheduler.nodes.len())])))?;
-        let neighbours =
-            Neighbours::new(shape, self.scheduler.nodes.values(), self.store.all(Kind::Namespace));
-        let feasible =
-            |node: &NodeInfo| filter::check(shape, node, &volumes).and_then(|()| neighbours.check(node));
-        if let Some(nominated) = nominated_node(pod)
-            && self.scheduler.nodes.get(nominated).is_some_and(|node| feasible(node).is_ok())
-        {
-            return Ok(nominated.to_owned());
+    fn place(&mut self, pod: &Object, shape: &SchedulingNeeds) -> Result<String, Refusal> {
+        let candidate = self.candidate(pod, shape)?;
+        let nominated = nominated_node(pod).and_then(|name| self.scheduler.nodes.get(name));
+        if let Some(node) = nominated.filter(|node| self.scheduler.judge(&candidate, node).is_ok()) {
+            return Ok(node.name.clone());
         }
         let mut refusals: BTreeMap<Infeasible, usize> = BTreeMap::new();
-        let mut best: Option<(info::Rank, &str)> = None;
-        for (name, node) in &self.scheduler.nodes {
-            match feasible(node) {
-                Err(refusal) => *refusals.entry(refusal).or_default() += 1,
-                Ok(()) => {
-                    let rank = node.rank(shape, self.scheduler.score);
-                    if best.as_ref().is_none_or(|(known, _)| rank < *known) {
-                        best = Some((rank, name));
-                    }
+        let mut feasible: Vec<&NodeInfo> = Vec::new();
+        for node in self.scheduler.nodes.values() {
+            match self.scheduler.judge(&candidate, node) {
+                Err(reasons) => {
+                    reasons.into_iter().for_each(|reason| *refusals.entry(reason).or_default() += 1);
+                }
+                Ok(()) => feasible.push(node),
+            }
+        }
+        if feasible.is_empty() {
+            return Err(self.refusal(refusals));
+        }
+        let mut best: Vec<String> = Vec::new();
+        let scores = self.scheduler.scores(shape, &feasible);
+        let most = scores.iter().copied().max().unwrap_or(0);
+        for (node, _) in feasible.iter().zip(&scores).filter(|(_, score)| **score == most) {
+            best.push(node.name.clone());
+        }
+        let drawn = if best.len() > 1 { self.scheduler.draw(best.len()) } else { 0 };
+        Ok(best.swap_remove(drawn.min(best.len() - 1)))
+    }
+
+    fn candidate<'a>(
+        &'a self,
+        pod: &'a Object,
+        shape: &'a SchedulingNeeds,
+    ) -> Result<Candidate<'a>, Refusal> {
+        let Scheduler { nodes, matches, .. } = &self.scheduler;
+        let volumes = VolumeNeeds::of(&self.store, pod)
+            .map_err(|reason| self.refusal(BTreeMap::from([(reason, nodes.len())])))?;
+        let neighbours = Neighbours::new(shape, nodes.values(), matches);
+        Ok(Candidate { uid: object::uid(pod), shape, volumes, neighbours })
+    }
+
+    /// What kube-scheduler thinks of each node for a waiting pod: its score, or why it doesn't fit.
+    pub(super) fn ratings(&mut self, key: &ObjectKey) -> BTreeMap<String, Result<i64, String>> {
+        let Some(pod) = self.store.get(key).map(Arc::clone) else { return BTreeMap::new() };
+        let happened = std::mem::take(&mut self.scheduler.happened);
+        self.refresh(&happened);
+        self.scheduler.happened = happened;
+        let shape = self.scheduler.shapes.of(&pod, || owner_selector(&self.store, &pod));
+        let Ok(candidate) = self.candidate(&pod, &shape) else { return BTreeMap::new() };
+        let mut ratings = BTreeMap::new();
+        let mut feasible: Vec<&NodeInfo> = Vec::new();
+        for node in self.scheduler.nodes.values() {
+            match self.scheduler.judge(&candidate, node) {
+                Ok(()) => feasible.push(node),
+                Err(reasons) => {
+                    let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+                    ratings.insert(node.name.clone(), Err(reasons.join(", ")));
                 }
             }
         }
-        best.map(|(_, name)| name.to_owned()).ok_or_else(|| self.sentence(&refusals))
+        let scores = self.scheduler.scores(&shape, &feasible);
+        ratings.extend(feasible.iter().zip(scores).map(|(node, score)| (node.name.clone(), Ok(score))));
+        ratings
     }
 
     /// kube-scheduler's sentence.
-    fn sentence(&self, refusals: &BTreeMap<Infeasible, usize>) -> String {
+    fn refusal(&self, refusals: BTreeMap<Infeasible, usize>) -> Refusal {
         let all = self.scheduler.nodes.len();
         let parts: Vec<String> =
             refusals.iter().map(|(refusal, count)| format!("{count} {refusal}")).collect();
         let separator = if parts.is_empty() { "." } else { ": " };
         let end = if parts.is_empty() { "" } else { "." };
-        format!("0/{all} nodes are available{separator}{}{end}", parts.join(", "))
+        let message = format!("0/{all} nodes are available{separator}{}{end}", parts.join(", "));
+        Refusal { message, reasons: refusals.into_keys().collect() }
     }
 
     fn bind(&mut self, pod: &Object, shape: &Arc<SchedulingNeeds>, node: &str) {
@@ -190,9 +321,15 @@ impl ClusterState {
             child(pod, "status").remove("nominatedNodeName");
             set_condition(pod, "PodScheduled", "True", "", now);
         });
-        if let (Some(info), Some(bound)) = (self.scheduler.nodes.get_mut(node), self.store.get(&key)) {
-            info.add(Arc::clone(bound), Arc::clone(shape));
+        let elsewhere = nominated_node(pod).filter(|nominated| *nominated != node);
+        self.scheduler.drop_nomination(object::uid(pod), elsewhere);
+        if let Some(pods) = self.scheduler.nominated.get_mut(node) {
+            pods.remove(object::uid(pod));
         }
+        if let (Some(info), Some(bound)) = (self.scheduler.nodes.get_mut(node), self.store.get(&key)) {
+            info.add(bound, shape);
+        }
+        self.scheduler.happened.neighbours = true;
     }
 
     fn refuse(&mut self, pod: &Object, reason: &str, message: &str) {
@@ -213,26 +350,48 @@ impl ClusterState {
             }
         });
     }
+}
 
-    /// The node selector terms that the pod's bound volumes ask for: every list has to match.
-    fn volume_terms(&self, pod: &Value) -> Result<Vec<Vec<Value>>, Infeasible> {
-        let namespace = object::namespace(pod);
-        let mut terms = Vec::new();
-        for volume in object::list(pod, "/spec/volumes") {
-            let Some(claim) = text(volume, "/persistentVolumeClaim/claimName") else { continue };
-            let key = ObjectKey::new(Kind::PersistentVolumeClaim, namespace, claim);
-            let claim = self.store.get(&key).ok_or(Infeasible::VolumeClaimMissing)?;
-            let Some(name) = text(claim, "/spec/volumeName") else { continue };
-            let Some(volume) = self.store.get(&ObjectKey::new(Kind::PersistentVolume, "", name)) else {
-                continue;
-            };
-            let required = object::list(volume, "/spec/nodeAffinity/required/nodeSelectorTerms");
-            if !required.is_empty() {
-                terms.push(required.to_vec());
-            }
+impl Scheduler {
+    /// Whether a node takes a pod, with the pods nominated for it and without them.
+    fn judge(&self, candidate: &Candidate<'_>, node: &NodeInfo) -> Result<(), Vec<Infeasible>> {
+        let Candidate { uid, shape, volumes, neighbours } = candidate;
+        let nominated = self.nominated.get(&node.name).into_iter().flatten();
+        let beside: Vec<&SchedulingNeeds> = nominated
+            .filter(|(other, needs)| other.as_str() != *uid && needs.priority >= shape.priority)
+            .map(|(_, needs)| &**needs)
+            .collect();
+        filter::check(shape, node, volumes, &beside)?;
+        neighbours.check(node).map_err(|reason| vec![reason])?;
+        if !shape.minds_neighbours() && beside.iter().all(|one| one.anti_affinity.is_empty()) {
+            return Ok(());
         }
-        Ok(terms)
+        neighbours.check_beside(node, &beside).map_err(|reason| vec![reason])
     }
+
+    fn scores(&self, shape: &SchedulingNeeds, feasible: &[&NodeInfo]) -> Vec<i64> {
+        let Self { nodes, matches, score, .. } = self;
+        Scoring { shape, nodes, matches, strategy: *score }.of(feasible)
+    }
+}
+
+impl Refusal {
+    /// Whether a pod that is bound later may change it.
+    fn minds_neighbours(&self) -> bool {
+        self.reasons.iter().any(Infeasible::minds_neighbours)
+    }
+}
+
+/// The selector of the ReplicaSet or StatefulSet that a pod belongs to. One without a selector has its template's
+/// labels.
+fn owner_selector(store: &ObjectStore, pod: &Value) -> Option<Value> {
+    let owner = object::controller(pod)?;
+    let kind = Kind::parse(text(owner, "/kind")?)
+        .filter(|kind| matches!(kind, Kind::ReplicaSet | Kind::StatefulSet))?;
+    let set = store.get(&ObjectKey::new(kind, object::namespace(pod), text(owner, "/name")?))?;
+    let labels =
+        || set.pointer("/spec/template/metadata/labels").map(|labels| json!({"matchLabels": labels}));
+    set.pointer("/spec/selector").cloned().or_else(labels)
 }
 
 /// Whether a pod's condition already has this refusal.

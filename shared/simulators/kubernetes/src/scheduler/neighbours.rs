@@ -1,98 +1,152 @@
 //! The filters on other pods: PodTopologySpread (`DoNotSchedule`) and required InterPodAffinity.
 //!
-//! Counts over other nodes are made once for a pod, not once for each node.
+//! Counts over other nodes are made once for a pod, not once for each node. A node counts for spreads only if it has
+//! the labels of all the pod's constraints; a pod counts for affinity only if all the pod's terms select it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
 use tenon_domain::taint::tolerates_forbidding;
 
-use super::super::selector::matches_labels;
 use super::filter::{Infeasible, admits};
-use super::info::NodeInfo;
+use super::info::{EqualPods, NodeInfo};
 use super::shape::SchedulingNeeds;
-use tenon_snapshot::object::{self, Object, list, text};
+use super::terms::{Inclusion, Matches, SpreadRule};
 
-/// A topology key and one of its values.
-type Domain = (String, String);
+/// A label and its value.
+type Domain<'a> = (&'a str, &'a str);
 
 /// The effect of existing pods on one pod.
-pub(super) struct Neighbours {
-    spread: Vec<Spread>,
-    /// One set of domains for each required affinity term; `None` if the pod may be the first of its kind.
-    affinity: Vec<(String, Option<BTreeSet<String>>)>,
+#[derive(Clone)]
+pub(super) struct Neighbours<'a> {
+    shape: &'a SchedulingNeeds,
+    matches: &'a Matches,
+    /// By constraint, the pods of each domain.
+    spread: Vec<BTreeMap<&'a str, i64>>,
+    /// Domains with pods that all affinity terms select.
+    near: BTreeSet<Domain<'a>>,
     /// Domains that the pod keeps away from.
-    avoided: BTreeSet<Domain>,
+    avoided: BTreeSet<Domain<'a>>,
     /// Domains whose pods exclude it.
-    forbidden: BTreeSet<Domain>,
+    forbidden: BTreeSet<Domain<'a>>,
 }
 
-/// A spread constraint, counted.
-struct Spread {
-    key: String,
-    max_skew: i64,
-    own: i64,
-    least: i64,
-    counts: BTreeMap<String, i64>,
-}
-
-impl Neighbours {
-    pub(super) fn new<'a>(
-        shape: &SchedulingNeeds,
-        nodes: impl Iterator<Item = &'a NodeInfo> + Clone,
-        namespaces: impl Iterator<Item = &'a Object> + Clone,
+impl<'a> Neighbours<'a> {
+    pub(super) fn new(
+        shape: &'a SchedulingNeeds,
+        nodes: impl Iterator<Item = &'a NodeInfo>,
+        matches: &'a Matches,
     ) -> Self {
-        let spread =
-            shape.spread.iter().map(|constraint| Spread::count(shape, constraint, nodes.clone())).collect();
-        let affinity = shape.affinity.iter().map(|term| {
-            let selected = Selected::new(term, &shape.namespace, &shape.labels, namespaces.clone());
-            let key = text(term, "/topologyKey").unwrap_or_default().to_owned();
-            let found: BTreeSet<String> = domains(&selected, &key, nodes.clone()).collect();
-            let first = found.is_empty() && selected.matches(&shape.namespace, &shape.labels);
-            (key, (!first).then_some(found))
-        });
-        let affinity = affinity.collect();
-        let avoided = shape.anti_affinity.iter().flat_map(|term| {
-            let selected = Selected::new(term, &shape.namespace, &shape.labels, namespaces.clone());
-            let key = text(term, "/topologyKey").unwrap_or_default().to_owned();
-            domains(&selected, &key, nodes.clone()).map(|value| (key.clone(), value)).collect::<Vec<_>>()
-        });
-        let avoided = avoided.collect();
-        let mut forbidden = BTreeSet::new();
+        let mut all = Self {
+            shape,
+            matches,
+            spread: vec![BTreeMap::new(); shape.spread.len()],
+            near: BTreeSet::new(),
+            avoided: BTreeSet::new(),
+            forbidden: BTreeSet::new(),
+        };
         for node in nodes {
-            for (_, other) in &node.pods {
-                for term in &other.anti_affinity {
-                    let key = text(term, "/topologyKey").unwrap_or_default();
-                    let Some(value) = node.label(key) else { continue };
-                    let selected = Selected::new(term, &other.namespace, &other.labels, namespaces.clone());
-                    if selected.matches(&shape.namespace, &shape.labels) {
-                        forbidden.insert((key.to_owned(), value.to_owned()));
-                    }
-                }
+            all.open_domains(node);
+            for equal in node.pods.values() {
+                all.count(node, equal);
             }
         }
-        Self { spread, affinity, avoided, forbidden }
+        all
+    }
+
+    /// A domain without pods counts, too.
+    fn open_domains(&mut self, node: &'a NodeInfo) {
+        if !self.has_all_labels(node) {
+            return;
+        }
+        for (rule, counts) in self.shape.spread.iter().zip(&mut self.spread) {
+            if let (Some(value), true) = (node.label(&rule.key), rule.includes(self.shape, node)) {
+                counts.entry(value).or_insert(0);
+            }
+        }
+    }
+
+    /// Pods that run.
+    fn count(&mut self, node: &'a NodeInfo, equal: &EqualPods) {
+        self.add_spread(node, &equal.shape, equal.staying, Counted::Running);
+        self.add_terms(node, &equal.shape);
+    }
+
+    /// A pod that is nominated for the node.
+    fn add(&mut self, node: &'a NodeInfo, other: &SchedulingNeeds) {
+        self.add_spread(node, other, 1, Counted::Nominated);
+        self.add_terms(node, other);
+    }
+
+    fn add_spread(&mut self, node: &'a NodeInfo, other: &SchedulingNeeds, pods: i64, counted: Counted) {
+        if self.shape.spread.is_empty()
+            || !self.has_all_labels(node)
+            || other.namespace != self.shape.namespace
+        {
+            return;
+        }
+        for (rule, counts) in self.shape.spread.iter().zip(&mut self.spread) {
+            let unseen = rule.counts_nobody && counted == Counted::Running;
+            let Some(value) = node.label(&rule.key).filter(|_| !unseen) else { continue };
+            if rule.includes(self.shape, node) && self.matches.of(self.shape, rule.term, other) {
+                *counts.entry(value).or_insert(0) += pods;
+            }
+        }
+    }
+
+    fn add_terms(&mut self, node: &'a NodeInfo, other: &SchedulingNeeds) {
+        let shape = self.shape;
+        let keys = |terms: &[usize]| -> Vec<Domain<'a>> {
+            let of = |term: &usize| {
+                let key = shape.terms.get(*term)?.key.as_str();
+                Some((key, node.label(key)?))
+            };
+            terms.iter().filter_map(of).collect()
+        };
+        if !shape.affinity.is_empty()
+            && shape.affinity.iter().all(|term| self.matches.of(shape, *term, other))
+        {
+            self.near.extend(keys(&shape.affinity));
+        }
+        for term in shape.anti_affinity.iter().filter(|term| self.matches.of(shape, **term, other)) {
+            self.avoided.extend(keys(&[*term]));
+        }
+        for term in other.anti_affinity.iter().filter(|term| self.matches.of(other, **term, shape)) {
+            let found =
+                other.terms.get(*term).and_then(|term| node.labels.as_object()?.get_key_value(&term.key));
+            self.forbidden.extend(found.and_then(|(key, value)| Some((key.as_str(), value.as_str()?))));
+        }
+    }
+
+    fn has_all_labels(&self, node: &NodeInfo) -> bool {
+        self.shape.spread.iter().all(|rule| node.label(&rule.key).is_some())
+    }
+
+    /// Whether the node takes the pod when these pods, which are nominated for it, run there.
+    pub(super) fn check_beside(
+        &self,
+        node: &'a NodeInfo,
+        beside: &[&SchedulingNeeds],
+    ) -> Result<(), Infeasible> {
+        if beside.is_empty() {
+            return Ok(());
+        }
+        let mut with = self.clone();
+        beside.iter().for_each(|other| with.add(node, other));
+        with.check(node)
     }
 
     pub(super) fn check(&self, node: &NodeInfo) -> Result<(), Infeasible> {
-        for spread in &self.spread {
-            let Some(value) = node.label(&spread.key) else { return Err(Infeasible::SpreadLabelMissing) };
-            let count = spread.counts.get(value).copied().unwrap_or(0);
-            if count + spread.own - spread.least > spread.max_skew {
+        for (rule, counts) in self.shape.spread.iter().zip(&self.spread) {
+            let Some(value) = node.label(&rule.key) else { return Err(Infeasible::SpreadLabelMissing) };
+            let enough = i64::try_from(counts.len()).is_ok_and(|domains| domains >= rule.min_domains);
+            let least = counts.values().copied().min().filter(|_| enough).unwrap_or(0);
+            let own = i64::from(self.matches.of(self.shape, rule.term, self.shape));
+            if counts.get(value).copied().unwrap_or(0) + own - least > rule.max_skew {
                 return Err(Infeasible::Spread);
             }
         }
-        for (key, domains) in &self.affinity {
-            let near = match (node.label(key), domains) {
-                (None, _) => false,
-                (Some(_), None) => true,
-                (Some(value), Some(domains)) => domains.contains(value),
-            };
-            if !near {
-                return Err(Infeasible::PodAffinity);
-            }
-        }
-        let inside = |(key, value): &Domain| node.label(key) == Some(value);
+        self.check_affinity(node)?;
+        let inside = |(key, value): &Domain<'_>| node.label(key) == Some(value);
         if self.avoided.iter().any(inside) {
             return Err(Infeasible::PodAntiAffinity);
         }
@@ -101,103 +155,32 @@ impl Neighbours {
         }
         Ok(())
     }
-}
 
-impl Spread {
-    fn count<'a>(
-        shape: &SchedulingNeeds,
-        constraint: &Value,
-        nodes: impl Iterator<Item = &'a NodeInfo>,
-    ) -> Self {
-        let key = text(constraint, "/topologyKey").unwrap_or_default().to_owned();
-        let selector = with_label_keys(
-            constraint.get("labelSelector"),
-            list(constraint, "/matchLabelKeys"),
-            &shape.labels,
-        );
-        let honors_affinity = text(constraint, "/nodeAffinityPolicy") != Some("Ignore");
-        let honors_taints = text(constraint, "/nodeTaintsPolicy") == Some("Honor");
-        let mut counts: BTreeMap<String, i64> = BTreeMap::new();
-        for node in nodes {
-            let Some(value) = node.label(&key) else { continue };
-            let counted = (!honors_affinity || admits(shape, node))
-                && (!honors_taints || tolerates_forbidding(&node.taints, &shape.tolerations).is_ok());
-            if !counted {
-                continue;
-            }
-            let matching = node.pods.iter().filter(|(pod, other)| {
-                other.namespace == shape.namespace
-                    && object::deleted_at(pod).is_none()
-                    && matches_labels(selector.as_ref(), &other.labels)
-            });
-            let matching = i64::try_from(matching.count()).unwrap_or(i64::MAX);
-            *counts.entry(value.to_owned()).or_default() += matching;
+    /// The first pod of its kind may come without the others, but not to a node without the labels.
+    fn check_affinity(&self, node: &NodeInfo) -> Result<(), Infeasible> {
+        let shape = self.shape;
+        let mut here = true;
+        for term in shape.affinity.iter().filter_map(|term| shape.terms.get(*term)) {
+            let Some(value) = node.label(&term.key) else { return Err(Infeasible::PodAffinity) };
+            here &= self.near.contains(&(term.key.as_str(), value));
         }
-        let number = |field: &str| constraint.get(field).and_then(Value::as_i64);
-        let domains = i64::try_from(counts.len()).unwrap_or(i64::MAX);
-        let least = if domains < number("minDomains").unwrap_or(1) {
-            0
-        } else {
-            counts.values().copied().min().unwrap_or(0)
-        };
-        let own = i64::from(matches_labels(selector.as_ref(), &shape.labels));
-        Self { key, max_skew: number("maxSkew").unwrap_or(1), own, least, counts }
+        let itself = || shape.affinity.iter().all(|term| self.matches.of(shape, *term, shape));
+        if here || (self.near.is_empty() && itself()) { Ok(()) } else { Err(Infeasible::PodAffinity) }
     }
 }
 
-/// Which pods an affinity term selects.
-struct Selected {
-    selector: Option<Value>,
-    namespaces: BTreeSet<String>,
+/// How a pod came to be counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counted {
+    Running,
+    Nominated,
 }
 
-impl Selected {
-    fn new<'a>(term: &Value, own: &str, labels: &Value, all: impl Iterator<Item = &'a Object>) -> Self {
-        let mut namespaces: BTreeSet<String> =
-            list(term, "/namespaces").iter().filter_map(Value::as_str).map(str::to_owned).collect();
-        if let Some(selector) = term.get("namespaceSelector") {
-            let empty = json!({});
-            let matching = all.filter(|namespace| {
-                matches_labels(Some(selector), namespace.pointer("/metadata/labels").unwrap_or(&empty))
-            });
-            namespaces.extend(matching.map(|namespace| object::name(namespace).to_owned()));
-        } else if namespaces.is_empty() {
-            namespaces.insert(own.to_owned());
-        }
-        let selector = with_label_keys(term.get("labelSelector"), list(term, "/matchLabelKeys"), labels);
-        Self { selector, namespaces }
+impl SpreadRule {
+    /// Whether a node counts for the spread of a pod.
+    pub(super) fn includes(&self, shape: &SchedulingNeeds, node: &NodeInfo) -> bool {
+        (self.node_affinity == Inclusion::Ignore || admits(shape, node))
+            && (self.node_taints == Inclusion::Ignore
+                || tolerates_forbidding(&node.taints, &shape.tolerations).is_ok())
     }
-
-    fn matches(&self, namespace: &str, labels: &Value) -> bool {
-        self.namespaces.contains(namespace) && matches_labels(self.selector.as_ref(), labels)
-    }
-}
-
-/// The domains in which a selected pod is.
-fn domains<'a>(
-    selected: &Selected,
-    key: &str,
-    nodes: impl Iterator<Item = &'a NodeInfo>,
-) -> impl Iterator<Item = String> {
-    nodes.filter_map(move |node| {
-        let value = node.label(key)?;
-        node.pods
-            .iter()
-            .any(|(_, other)| selected.matches(&other.namespace, &other.labels))
-            .then(|| value.to_owned())
-    })
-}
-
-/// The selector with `matchLabelKeys`: it also requires the pod's own values of these labels.
-fn with_label_keys(selector: Option<&Value>, keys: &[Value], labels: &Value) -> Option<Value> {
-    let mut selector = selector?.clone();
-    for key in keys.iter().filter_map(Value::as_str) {
-        if let (Some(value), Some(fields)) = (labels.get(key), selector.as_object_mut()) {
-            let own = fields.entry("matchLabels").or_insert_with(|| json!({}));
-            if let Some(own) = own.as_object_mut() {
-                own.insert(key.to_owned(), value.clone());
-            }
-        }
-    }
-    Some(selector)
 }

@@ -1,0 +1,179 @@
+//! The scheduling queue: which waiting pods are tried, and in which order.
+//!
+//! Decides by priority, then by the time of entering: a pod that failed enters again behind the others. Pods in
+//! backoff come after all others, as kube-scheduler pops them only when nothing else is there. A pod that failed is
+//! tried again when something changed that concerns one of the plugins that refused it. There is no flush of
+//! unschedulable pods after 5 minutes: wherever a plugin's hint looks closer at a change than this does, the pod is
+//! tried too early here, never too late.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::filter::{self, Infeasible};
+use super::info::NodeInfo;
+use super::shape::SchedulingNeeds;
+
+/// The longest backoff, in seconds (`podMaxBackoffSeconds`).
+const LONGEST_BACKOFF: i64 = 10;
+/// Attempts after which the backoff doesn't grow: 1, 2, 4, 8, 10 seconds.
+const GROWING_ATTEMPTS: u32 = 4;
+
+/// What happened since the last pass.
+#[derive(Debug, Default)]
+pub(super) struct Happened {
+    /// Nodes that appeared or changed, or that a pod left.
+    pub(super) nodes: BTreeSet<String>,
+    /// A pod came to a node, left it or changed.
+    pub(super) neighbours: bool,
+    /// A volume, a namespace or another object changed.
+    pub(super) other: bool,
+}
+
+/// A waiting pod.
+#[derive(Debug, Default)]
+struct Waiting {
+    entered: u64,
+    attempts: u32,
+    failed_at: Option<Timestamp>,
+    /// Why, at the last attempt.
+    refused_by: BTreeSet<Infeasible>,
+}
+
+/// The place of a pod in the queue.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Turn {
+    /// The end of its backoff; none if it is over.
+    backoff: Option<Timestamp>,
+    priority: Reverse<i64>,
+    entered: u64,
+}
+
+/// The waiting pods by UID.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    waiting: BTreeMap<String, Waiting>,
+    entered: u64,
+}
+
+impl Queue {
+    /// Forgets pods that don't wait any longer.
+    pub(super) fn keep(&mut self, uids: &BTreeSet<&str>) {
+        self.waiting.retain(|uid, _| uids.contains(uid.as_str()));
+    }
+
+    /// A pod waits; new ones enter in the order of these calls.
+    pub(super) fn enter(&mut self, uid: &str) {
+        if !self.waiting.contains_key(uid) {
+            self.entered += 1;
+            self.waiting.insert(uid.to_owned(), Waiting { entered: self.entered, ..Waiting::default() });
+        }
+    }
+
+    /// The pod's turn, if it is to be tried.
+    pub(super) fn turn(
+        &self,
+        uid: &str,
+        shape: &SchedulingNeeds,
+        happened: &Happened,
+        nodes: &BTreeMap<String, NodeInfo>,
+        now: Timestamp,
+    ) -> Option<Turn> {
+        let one = self.waiting.get(uid)?;
+        if one.failed_at.is_some() && !one.is_woken(shape, happened, nodes) {
+            return None;
+        }
+        let backoff = one.failed_at.and_then(|at| at.checked_add(backoff(one.attempts)).ok());
+        Some(Turn {
+            backoff: backoff.filter(|until| *until > now),
+            priority: Reverse(shape.priority),
+            entered: one.entered,
+        })
+    }
+
+    /// A pod found no node.
+    pub(super) fn failed(&mut self, uid: &str, refused_by: BTreeSet<Infeasible>, now: Timestamp) {
+        self.entered += 1;
+        let entered = self.entered;
+        if let Some(one) = self.waiting.get_mut(uid) {
+            one.entered = entered;
+            one.attempts = one.attempts.saturating_add(1);
+            one.failed_at = Some(now);
+            one.refused_by = refused_by;
+        }
+    }
+}
+
+impl Waiting {
+    fn is_woken(
+        &self,
+        shape: &SchedulingNeeds,
+        happened: &Happened,
+        nodes: &BTreeMap<String, NodeInfo>,
+    ) -> bool {
+        let on_nodes = || {
+            happened.nodes.iter().any(|name| match nodes.get(name) {
+                Some(node) => {
+                    self.refused_by.is_empty() || self.refused_by.iter().any(|one| one.eases(shape, node))
+                }
+                // A node that is gone may have held the emptiest domain.
+                None => self.refused_by.iter().any(Infeasible::minds_neighbours),
+            })
+        };
+        happened.other
+            || (happened.neighbours && self.refused_by.iter().any(Infeasible::minds_neighbours))
+            || on_nodes()
+    }
+}
+
+impl Infeasible {
+    /// Whether other pods cause it.
+    pub(super) fn minds_neighbours(&self) -> bool {
+        match self {
+            Self::Spread | Self::PodAffinity | Self::PodAntiAffinity | Self::ExistingAntiAffinity => true,
+            Self::Cordoned
+            | Self::Taint(_)
+            | Self::NodeAffinity
+            | Self::Ports
+            | Self::TooManyPods
+            | Self::Insufficient(_)
+            | Self::VolumeNodeAffinity
+            | Self::VolumeZone
+            | Self::VolumeClaimMissing
+            | Self::VolumeClaimDeleted
+            | Self::VolumeUnbound
+            | Self::VolumeMissing
+            | Self::ResourceClaims
+            | Self::SpreadLabelMissing => false,
+        }
+    }
+
+    /// Whether its plugin lets the pod be tried again because a node is as it is now.
+    fn eases(&self, shape: &SchedulingNeeds, node: &NodeInfo) -> bool {
+        match self {
+            Self::Cordoned => !node.cordoned,
+            Self::Taint(_) => !matches!(filter::takes(shape, node), Err(Self::Taint(_))),
+            Self::NodeAffinity => filter::admits(shape, node),
+            Self::TooManyPods | Self::Insufficient(_) => filter::room(shape, &node.free).is_ok(),
+            Self::SpreadLabelMissing => shape.spread.iter().all(|rule| node.label(&rule.key).is_some()),
+            Self::Ports
+            | Self::VolumeNodeAffinity
+            | Self::VolumeZone
+            | Self::Spread
+            | Self::PodAffinity
+            | Self::PodAntiAffinity
+            | Self::ExistingAntiAffinity => true,
+            Self::VolumeClaimMissing
+            | Self::VolumeClaimDeleted
+            | Self::VolumeUnbound
+            | Self::VolumeMissing
+            | Self::ResourceClaims => false,
+        }
+    }
+}
+
+fn backoff(attempts: u32) -> SignedDuration {
+    let doubled = 1_i64 << attempts.saturating_sub(1).min(GROWING_ATTEMPTS);
+    SignedDuration::from_secs(doubled.min(LONGEST_BACKOFF))
+}
