@@ -3,6 +3,7 @@
 //! Decides whether an identifier is well-formed, not whether its object exists.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// A malformed identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +21,7 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident, $kind:literal, $expected:literal, $check:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Parses the identifier; the only way to make one.
@@ -31,7 +32,7 @@ macro_rules! ids {
                 let text = text.into();
                 let check: fn(&str) -> bool = $check;
                 if check(&text) {
-                    Ok(Self(text))
+                    Ok(Self(text.into()))
                 } else {
                     Err(ParseIdError { kind: $kind, value: text, expected: $expected })
                 }

@@ -120,8 +120,9 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now:
     let class = EquivalenceClass {
         merged: merged.clone(),
         prices: Vec::new(),
+        allowed: Vec::new(),
         capacity_types: Vec::new(),
-        front: Vec::new(),
+        front: [].into(),
     };
     match pool.unmet_min_values(&class, &available) {
         Some((key, min_values)) => Reason::MinValuesNotSatisfied { key, min_values },

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tenon_domain::catalog::{CapacityType, Offering, PriceRank};
+use tenon_domain::catalog::{CapacityType, InstanceTypeOption, Offering, PriceRank};
 use tenon_domain::claim::Terms;
 use tenon_domain::digest::Digest;
-use tenon_domain::id::ClaimName;
+use tenon_domain::id::{ClaimName, InstanceType, Zone};
 use tenon_domain::labels;
 use tenon_domain::launch::CountedPod;
 use tenon_domain::money::UsdPerHour;
@@ -14,10 +14,11 @@ use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::ResourceList;
 
 use super::dense::within;
-use super::input::{ProvisionInput, Purpose};
+use super::input::{PoolInput, ProvisionInput, Purpose};
+use super::offers::SharedPart;
 use super::open::OpenOfferings;
 use super::output::{AskReason, PlannedClaim, UsableOffering};
-use super::pack::Draft;
+use super::draft::Draft;
 use super::pool::{EquivalenceClass, Pool, Type};
 use super::reserved::may_use;
 
@@ -128,41 +129,51 @@ impl<'a> Pool<'a> {
     }
 
     /// A claim without its name and pods, in the draft's reservation if it has one.
-    pub(crate) fn claim(&self, draft: &Draft, need: &[i64], pods: &ResourceList) -> Option<PlannedClaim> {
-        let class = self.class(draft.class)?;
-        let types = self.holding(class, self.open, draft.type_index, need);
-        let own = self.with_offerings(&types, &class.merged, self.open, draft);
-        let TypesOffered { types, offerings } = self.with_riders(class, draft, need, own);
+    pub(crate) fn claim(&mut self, draft: &Draft, need: &[i64], pods: &ResourceList) -> Option<PlannedClaim> {
+        let part = match self.shared_part(draft, need) {
+            Some(part) => part,
+            None => Arc::new(self.own_part(draft, need)?),
+        };
         let template = &self.input.pool.template;
-        let zones: BTreeSet<_> = offerings.iter().map(|offering| offering.zone.clone()).collect();
-        let capacity_types: BTreeSet<_> = offerings.iter().map(|offering| offering.capacity_type).collect();
-        let first = capacity_types.first()?;
-        let price = price_of(&offerings, *first);
-        let overhead = types.iter().map(|one| &one.overhead).min_by_key(|list| overhead_rank(list))?;
-        let mut requirements = class.merged.clone();
-        let names = types.iter().map(|one| one.option.facts.name.as_str());
-        narrow(&mut requirements, labels::INSTANCE_TYPE, names);
-        narrow(&mut requirements, labels::CAPACITY_TYPE, capacity_types.iter().map(|one| one.as_str()));
-        if requirements.contains(labels::ZONE) {
-            narrow(&mut requirements, labels::ZONE, zones.iter().map(AsRef::as_ref));
-        }
         Some(PlannedClaim {
             name: ClaimName::parse("unnamed").ok()?,
             pool: self.input.pool.name.clone(),
             class: template.node_class.name.clone(),
-            labels: node_labels(&template.labels, &requirements),
-            requirements,
+            labels: node_labels(&template.labels, &part.requirements),
+            requirements: part.requirements.clone(),
             annotations: template.annotations.clone(),
             taints: template.taints.clone(),
             startup_taints: template.startup_taints.clone(),
             terms: Terms::of(template),
-            instance_types: types.iter().map(|one| one.option.facts.name.clone()).collect(),
-            offerings: Arc::new(offerings),
+            instance_types: part.instance_types.clone(),
+            offerings: part.offerings.clone(),
+            zones: part.zones.clone(),
+            capacity_types: part.capacity_types.clone(),
+            pods: Vec::new(),
+            requests: pods.clone().plus(&part.least_overhead),
+            price: part.price,
+        })
+    }
+
+    /// What a draft's claims are made of, where they share it with no others.
+    fn own_part(&self, draft: &Draft, need: &[i64]) -> Option<SharedPart> {
+        let class = self.class(draft.class)?;
+        let types = self.holding(class, self.open, draft.type_index, need);
+        let own = self.with_offerings(&types, &class.merged, self.open, draft);
+        let TypesOffered { types, offerings } = self.with_riders(class, draft, need, own);
+        let zones: BTreeSet<Zone> = offerings.iter().map(|offering| offering.zone.clone()).collect();
+        let capacity_types: BTreeSet<CapacityType> =
+            offerings.iter().map(|offering| offering.capacity_type).collect();
+        let price = price_of(&offerings, *capacity_types.first()?);
+        let names: Vec<InstanceType> = types.iter().map(|one| one.option.facts.name.clone()).collect();
+        Some(SharedPart {
+            requirements: narrowed(&class.merged, &names, &zones, &capacity_types).into(),
+            instance_types: names.into(),
+            offerings: offerings.into_iter().collect(),
             zones,
             capacity_types,
-            pods: Vec::new(),
-            requests: pods.clone().plus(overhead),
             price,
+            least_overhead: types.iter().min_by_key(|one| one.overhead_rank)?.overhead.clone(),
         })
     }
 
@@ -195,19 +206,7 @@ impl<'a> Pool<'a> {
         draft: &Draft,
     ) -> Vec<UsableOffering> {
         let own = |offering: &&Offering| may_use(offering, draft.reservation.as_ref());
-        let as_usable = |offering: &Offering| UsableOffering {
-            instance_type: one.option.facts.name.clone(),
-            zone: offering.zone.clone(),
-            zone_id: offering.zone_id.clone(),
-            capacity_type: offering.capacity_type,
-            reservation: offering.reservation.clone(),
-            price: offering.price,
-            asked: if OpenOfferings::Available.includes(self.input, offering) {
-                AskReason::Available
-            } else {
-                AskReason::Probe
-            },
-        };
+        let as_usable = |offering: &Offering| usable_offering(self.input, one.option, offering);
         let mut found: Vec<UsableOffering> =
             self.offerings(one, merged, open).filter(own).map(as_usable).collect();
         found.sort_by(|a, b| {
@@ -224,10 +223,41 @@ pub(crate) fn price_of(offerings: &[UsableOffering], capacity_type: CapacityType
     of.filter(|offering| offering.asked == surest).filter_map(|offering| offering.price).min()
 }
 
-/// The least overhead is that with the least CPU and memory; overheads differ only by whole DaemonSets.
-fn overhead_rank(list: &ResourceList) -> (i128, i128, usize) {
-    use tenon_domain::resources::ResourceName;
-    (list.get(&ResourceName::CPU).nanos(), list.get(&ResourceName::MEMORY).nanos(), list.len())
+/// An offering as claims have it.
+pub(crate) fn usable_offering(
+    pool: &PoolInput,
+    option: &InstanceTypeOption,
+    offering: &Offering,
+) -> UsableOffering {
+    UsableOffering {
+        instance_type: option.facts.name.clone(),
+        zone: offering.zone.clone(),
+        zone_id: offering.zone_id.clone(),
+        capacity_type: offering.capacity_type,
+        reservation: offering.reservation.clone(),
+        price: offering.price,
+        asked: if OpenOfferings::Available.includes(pool, offering) {
+            AskReason::Available
+        } else {
+            AskReason::Probe
+        },
+    }
+}
+
+/// A class's requirements with the types, zones and capacity types of a claim.
+pub(crate) fn narrowed(
+    merged: &Requirements,
+    types: &[InstanceType],
+    zones: &BTreeSet<Zone>,
+    capacity_types: &BTreeSet<CapacityType>,
+) -> Requirements {
+    let mut requirements = merged.clone();
+    narrow(&mut requirements, labels::INSTANCE_TYPE, types.iter().map(AsRef::as_ref));
+    narrow(&mut requirements, labels::CAPACITY_TYPE, capacity_types.iter().map(|one| one.as_str()));
+    if requirements.contains(labels::ZONE) {
+        narrow(&mut requirements, labels::ZONE, zones.iter().map(AsRef::as_ref));
+    }
+    requirements
 }
 
 pub(crate) fn narrow<'t>(requirements: &mut Requirements, key: &str, values: impl Iterator<Item = &'t str>) {

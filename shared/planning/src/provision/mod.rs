@@ -11,12 +11,17 @@
 
 mod dense;
 mod diagnose;
+mod draft;
 mod existing;
 pub mod explain;
+mod fill;
 mod finish;
 pub mod input;
+mod lanes;
+mod merge;
 mod needs;
 mod occupancy;
+mod offers;
 mod open;
 pub mod output;
 mod pack;
@@ -27,6 +32,7 @@ mod reserved;
 mod rest;
 mod round;
 mod sample;
+mod shared;
 mod steps;
 mod top_up;
 mod topology;
@@ -49,6 +55,7 @@ pub use occupancy::Occupancy;
 pub use output::{AskReason, Placement, PlannedClaim, ProvisionPlan, UsableOffering};
 pub use report::{PlanCompletion, ProvisionReport, Reason, Unschedulable, UnschedulableCause};
 pub use sample::sample;
+pub use shared::{ClaimOfferings, Shared};
 
 pub(crate) use dense::Dimensions;
 pub(crate) use needs::{Daemon, PodGroup, groups};

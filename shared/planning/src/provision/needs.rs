@@ -97,7 +97,7 @@ pub(crate) struct PodGroup<'a> {
     /// The number of preferences that it gave up.
     pub(crate) given_up: usize,
     /// `spec.priority`.
-    priority: i32,
+    pub(crate) priority: i32,
     /// Ways to satisfy what it requires.
     required: Vec<Alternative>,
     own: Rules,

@@ -1,7 +1,6 @@
 //! The decisions of provisioning: claims to launch, and pods that fit on existing nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenon_domain::catalog::{CapacityType, OfferedReservation};
@@ -12,6 +11,8 @@ use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::Taint;
+
+use super::shared::{ClaimOfferings, Shared};
 
 /// A plan. A second plan, of the world in which the first is carried out, is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -43,7 +44,7 @@ pub struct PlannedClaim {
     /// Its node class.
     pub class: NodeClassName,
     /// `spec.requirements` of the NodeClaim.
-    pub requirements: Requirements,
+    pub requirements: Shared<Requirements>,
     /// Labels that its Node gets, besides those that the instance type and its offering give.
     pub labels: BTreeMap<String, String>,
     /// Annotations of the pool's template.
@@ -55,10 +56,9 @@ pub struct PlannedClaim {
     /// The terms that it keeps of the pool's template.
     pub terms: Terms,
     /// Instance types that it may be of: by lowest price over `offerings`, then name. Each holds all its pods.
-    pub instance_types: Vec<InstanceType>,
+    pub instance_types: Shared<Vec<InstanceType>>,
     /// Every way to have it: by the place of its type in `instance_types`, then zone, then capacity type.
-    /// Equal claims share them: a plan of thousands of claims has millions of these.
-    pub offerings: Arc<Vec<UsableOffering>>,
+    pub offerings: ClaimOfferings,
     /// The zones of `offerings`.
     pub zones: BTreeSet<Zone>,
     /// The capacity types of `offerings`.

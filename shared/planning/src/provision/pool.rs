@@ -4,6 +4,7 @@
 //! many pods share one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenon_domain::api::NodePool;
@@ -19,6 +20,7 @@ use tenon_domain::taint::tolerates_forbidding;
 use super::dense::{DenseAmounts, Dimensions, times_fit, within};
 use super::input::{PoolInput, PoolReadiness};
 use super::needs::{Daemon, PodGroup};
+use super::offers::{Offers, OverheadRank, overhead_rank};
 use super::open::OpenOfferings;
 
 /// The rank of a price that isn't known: above every known one, and small enough to be added up.
@@ -33,12 +35,27 @@ pub(crate) struct Type<'a> {
     pub(crate) room: DenseAmounts,
     /// The resources of DaemonSets.
     pub(crate) overhead: ResourceList,
+    /// The order of overheads.
+    pub(crate) overhead_rank: OverheadRank,
     /// Host ports of the DaemonSets.
-    pub(crate) host_ports: BTreeSet<HostPort>,
+    pub(crate) host_ports: Arc<BTreeSet<HostPort>>,
     /// Its charge against each of the pool's limits.
     pub(crate) charges: Vec<i128>,
-    /// Its offerings that count: which place and capacity type, and the price.
-    offerings: Vec<(usize, CapacityType, u64)>,
+    /// Its offerings that count.
+    pub(crate) offerings: Vec<CountedOffering>,
+}
+
+/// An offering of a type that counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CountedOffering {
+    /// Its place and capacity type, as an index of the pool's.
+    pub(crate) place: usize,
+    /// How it is paid for.
+    pub(crate) capacity_type: CapacityType,
+    /// Its price in nano-dollars an hour; [`UNKNOWN_PRICE`] where unknown.
+    pub(crate) price: u64,
+    /// Its index among the type's offerings.
+    pub(crate) index: usize,
 }
 
 /// A pool, compiled.
@@ -57,7 +74,9 @@ pub(crate) struct Pool<'a> {
     /// The limits of the pool, with the rest of each, in nanos.
     pub(crate) limits: Vec<(Limit, i128)>,
     /// One offering for each place and capacity type that any type has.
-    places: Vec<&'a Offering>,
+    pub(crate) places: Vec<&'a Offering>,
+    /// What claims of the pool share.
+    pub(crate) offers: Offers,
     classes: Vec<EquivalenceClass>,
     by_requirements: BTreeMap<Requirements, usize>,
     joined: BTreeMap<(usize, usize), Option<usize>>,
@@ -81,10 +100,12 @@ pub(crate) struct EquivalenceClass {
     pub(crate) merged: Requirements,
     /// By type, the fleet's price; `None` for an unavailable type.
     pub(crate) prices: Vec<Option<u64>>,
+    /// By place, whether offerings there are compatible.
+    pub(crate) allowed: Vec<bool>,
     /// By type: the capacity type that the fleet would use.
     pub(crate) capacity_types: Vec<Option<CapacityType>>,
     /// Types that none is both cheaper and larger than; cheapest first.
-    pub(crate) front: Vec<usize>,
+    pub(crate) front: Arc<[usize]>,
 }
 
 /// The template's requirements: its own, its labels', and the pool's label.
@@ -123,6 +144,7 @@ impl<'a> Pool<'a> {
             })
             .collect();
         let mut places = DistinctPlaces::of_those(input, open);
+        let mut shared_ports: Option<Arc<BTreeSet<HostPort>>> = None;
         let types = options
             .into_iter()
             .map(|option| {
@@ -136,7 +158,12 @@ impl<'a> Pool<'a> {
                 }
                 let room = dimensions.room(&taken_from(&option.allocatable, &overhead));
                 let charges = limits.iter().map(|(name, _)| charge(option, name)).collect();
-                Type { option, room, overhead, host_ports, charges, offerings: places.of(option) }
+                let overhead_rank = overhead_rank(&overhead);
+                let host_ports = match &shared_ports {
+                    Some(known) if **known == host_ports => Arc::clone(known),
+                    Some(_) | None => Arc::clone(shared_ports.insert(Arc::new(host_ports))),
+                };
+                Type { option, room, overhead, overhead_rank, host_ports, charges, offerings: places.of(option) }
             })
             .collect();
         Self {
@@ -147,6 +174,7 @@ impl<'a> Pool<'a> {
             types,
             limits,
             places: places.found,
+            offers: Offers::default(),
             classes: Vec::new(),
             by_requirements: BTreeMap::new(),
             joined: BTreeMap::new(),
@@ -192,9 +220,10 @@ impl<'a> Pool<'a> {
             of.is_none_or(|of| !closed.contains(&of.id))
         };
         for one in &mut self.types {
-            one.offerings.retain(|(place, ..)| is_open(*place));
+            one.offerings.retain(|offering| is_open(offering.place));
         }
         self.classes.clear();
+        self.offers = Offers::default();
         self.by_requirements.clear();
         self.joined.clear();
     }
@@ -274,7 +303,7 @@ impl<'a> Pool<'a> {
                     continue;
                 }
                 let of_type = values(one, merged, key);
-                for (place, _, price) in &one.offerings {
+                for CountedOffering { place, price, .. } in &one.offerings {
                     let Some(offering) =
                         self.places.get(*place).filter(|_| allowed.get(*place) == Some(&true))
                     else {
@@ -309,8 +338,8 @@ impl<'a> Pool<'a> {
         let goes = |one: &Type<'_>| within(need, &one.room) && one.option.labels.intersects(&merged).is_ok();
         let least = |one: &Type<'_>| {
             let prices =
-                one.offerings.iter().filter(|(place, ..)| allowed.get(*place).copied().unwrap_or(false));
-            prices.map(|(_, _, price)| *price).min()
+                one.offerings.iter().filter(|of| allowed.get(of.place).copied().unwrap_or(false));
+            prices.map(|offering| offering.price).min()
         };
         self.types
             .iter()
@@ -334,7 +363,7 @@ impl<'a> Pool<'a> {
         let front = front(&self.types, &prices);
         let (id, possible) = (self.classes.len(), !front.is_empty());
         self.by_requirements.insert(merged.clone(), id);
-        self.classes.push(EquivalenceClass { merged, prices, capacity_types, front });
+        self.classes.push(EquivalenceClass { merged, prices, allowed, capacity_types, front });
         possible.then_some(id)
     }
 }
@@ -344,8 +373,8 @@ impl Type<'_> {
     fn first(&self, allowed: &[bool]) -> Option<(CapacityType, u64)> {
         self.offerings
             .iter()
-            .filter(|(place, _, _)| allowed.get(*place).copied().unwrap_or(false))
-            .map(|(_, capacity_type, price)| (*capacity_type, *price))
+            .filter(|offering| allowed.get(offering.place).copied().unwrap_or(false))
+            .map(|offering| (offering.capacity_type, offering.price))
             .min()
     }
 }
@@ -377,11 +406,12 @@ impl<'a> DistinctPlaces<'a> {
         Self { pool, open, found: Vec::new(), index: BTreeMap::new() }
     }
 
-    fn of(&mut self, option: &'a InstanceTypeOption) -> Vec<(usize, CapacityType, u64)> {
+    fn of(&mut self, option: &'a InstanceTypeOption) -> Vec<CountedOffering> {
         let (pool, open) = (self.pool, self.open);
-        let counting = option.offerings.iter().filter(|offering| open.includes(pool, offering));
+        let all = option.offerings.iter().enumerate();
+        let counting = all.filter(|(_, offering)| open.includes(pool, offering));
         counting
-            .map(|offering| {
+            .map(|(index, offering)| {
                 let key = (
                     offering.zone.as_str(),
                     offering.capacity_type,
@@ -392,7 +422,7 @@ impl<'a> DistinctPlaces<'a> {
                     self.found.len() - 1
                 });
                 let price = offering.price.map_or(UNKNOWN_PRICE, |price| price.nanos().min(UNKNOWN_PRICE));
-                (place, offering.capacity_type, price)
+                CountedOffering { place, capacity_type: offering.capacity_type, price, index }
             })
             .collect()
     }
@@ -425,7 +455,7 @@ pub(crate) fn taken_from(allocatable: &ResourceList, overhead: &ResourceList) ->
 }
 
 /// The types for which no other type is both at most as expensive and at least as large.
-fn front(types: &[Type<'_>], prices: &[Option<u64>]) -> Vec<usize> {
+fn front(types: &[Type<'_>], prices: &[Option<u64>]) -> Arc<[usize]> {
     let mut priced: Vec<(u64, usize, &Type<'_>)> = prices
         .iter()
         .zip(types)

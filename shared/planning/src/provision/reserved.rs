@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use tenon_domain::catalog::Offering;
 use tenon_domain::id::ReservationId;
 
-use super::pack::Draft;
+use super::draft::Draft;
 use super::pool::Pool;
 
 /// Whether claims without a reservation are packed again.

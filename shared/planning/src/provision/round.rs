@@ -15,7 +15,8 @@ use super::input::ProvisionInput;
 use super::needs::{PodGroup, counted};
 use super::open::OpenOfferings;
 use super::output::{Placement, PlannedClaim};
-use super::pack::{self, Draft, Member};
+use super::draft::{Draft, Member};
+use super::pack;
 use super::pool::Pool;
 use super::probe;
 use super::report::PlanCompletion;
@@ -209,6 +210,7 @@ impl<'f, 'a> PlanInProgress<'f, 'a> {
             if let Some((worth, class)) = tolerated.then(|| cheapest_alternative(pool, group)).flatten() {
                 members.push(Member {
                     group: index,
+                    priority: group.priority,
                     class,
                     need: &group.need,
                     host_ports: group.host_ports,
@@ -223,7 +225,7 @@ impl<'f, 'a> PlanInProgress<'f, 'a> {
     }
 
     /// Makes the claims of a draft, and places their pods. Returns the number of claims.
-    pub(crate) fn launch(&mut self, pool: &Pool<'_>, members: &[Member<'_>], draft: &Draft) -> u32 {
+    pub(crate) fn launch(&mut self, pool: &mut Pool<'_>, members: &[Member<'_>], draft: &Draft) -> u32 {
         let of = |index: usize| {
             let member = members.get(index)?;
             Some((member, self.groups.get(member.group)?))

@@ -3,8 +3,6 @@
 //! Decides its types and offerings: all that the pool takes of one architecture, as a claim of a small pod would have
 //! them, marked or not. No claim is made of it: it shows EC2 what launches ask for.
 
-use std::sync::Arc;
-
 use std::collections::BTreeSet;
 
 use tenon_domain::catalog::facts::Architecture;
@@ -72,13 +70,13 @@ pub fn sample(input: &PoolInput, architecture: &Architecture) -> Option<PlannedC
         pool: pool.name.clone(),
         class: template.node_class.name.clone(),
         labels: node_labels(&template.labels, &requirements),
-        requirements,
+        requirements: requirements.into(),
         annotations: template.annotations.clone(),
         taints: template.taints.clone(),
         startup_taints: template.startup_taints.clone(),
         terms: Terms::of(template),
-        instance_types,
-        offerings: Arc::new(offerings),
+        instance_types: instance_types.into(),
+        offerings: offerings.into_iter().collect(),
         zones,
         capacity_types,
         pods: Vec::new(),

@@ -12,7 +12,7 @@ use tenon_domain::resources::ResourceList;
 
 use super::dense::{DenseAmounts, add_times, take_times, times, times_fit};
 use super::needs::{counted, ports_conflict};
-use super::pack::{Draft, Member};
+use super::draft::{Draft, Member};
 use super::pool::Pool;
 use super::round::{PlanInProgress, Preference, last_pods};
 use super::topology::neighbours::{FirstOfItsKind, NodeNeighbours};
@@ -49,7 +49,7 @@ impl OpenClaim {
         if draft.reservation.is_some() {
             return None;
         }
-        let (mut left, mut host_ports) = (one.room.clone(), one.host_ports.clone());
+        let (mut left, mut host_ports) = (one.room.clone(), BTreeSet::clone(&one.host_ports));
         let mut neighbours = NodeNeighbours::default();
         take_times(&mut left, need, 1);
         for (index, count) in &draft.counts {
