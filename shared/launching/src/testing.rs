@@ -167,7 +167,7 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_planning::provisi
         instance_types: offerings.iter().map(|o| o.instance_type.clone()).collect(),
         zones: offerings.iter().map(|o| o.zone.clone()).collect(),
         capacity_types: offerings.iter().map(|o| o.capacity_type).collect(),
-        offerings: std::sync::Arc::new(offerings),
+        offerings: offerings.into_iter().collect(),
         pods: Vec::new(),
         requests: ResourceList::new(),
         price: None,

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::id::{NodePoolName, Uid};
 
 use crate::provision::{
-    Dimensions, PodGroup, Pool, ProvisionInput, ProvisionPlan, census, groups, in_order, measures,
+    Dimensions, PodGroup, Pool, ProvisionInput, ProvisionPlan, Ways, census, groups, in_order, measures,
 };
 
 /// A programme with more variables than this is not solved: it would take longer than the plan is worth.
@@ -27,23 +27,31 @@ const MAX_VARIABLES: usize = 12_000;
 /// type's machines exceed their resources. Amounts are scaled to about one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Programme {
-    /// How many pods of each group are on claims.
+    /// How many pods of each kind are on claims.
     pub counts: Vec<f64>,
-    /// The needs of a pod of each group, by dimension.
+    /// The needs of a pod of each kind, by dimension.
     pub needs: Vec<Vec<f64>>,
     /// The machines that may be bought.
     pub columns: Vec<Column>,
 }
 
-/// A machine that may be bought: its room and price, and the groups that may use it at that price.
+/// A machine that may be bought: its room and price, and the kinds of pods that may use it at that price.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
     /// Room by dimension.
     pub room: Vec<f64>,
     /// USD an hour.
     pub price: f64,
-    /// Indexes of groups.
+    /// Indexes of kinds.
     pub users: BTreeSet<usize>,
+}
+
+/// Pods that the programme can't tell apart: rules about other pods and preferences don't bind it.
+struct PodKind<'g> {
+    need: &'g [i64],
+    ways: &'g Ways,
+    pools: BTreeSet<&'g NodePoolName>,
+    count: u32,
 }
 
 /// The programme for the pods on the plan's claims; `None` if it is too large.
@@ -51,22 +59,37 @@ pub struct Column {
 pub fn programme(input: &ProvisionInput, plan: &ProvisionPlan) -> Option<Programme> {
     let measures = measures(input);
     let selectors = census::selectors(input);
-    let (groups, _) = groups(input, &measures.dimensions, &selectors, &[]);
-    let placed = placed(plan);
-    let counts: Vec<f64> = groups.iter().map(|group| f64::from(on_claims(group, &placed))).collect();
-    let scale = scale(&measures.dimensions, &groups, &counts);
+    let (groups, _) = groups(input, &measures, &selectors, &[]);
+    let kinds = kinds(&groups, plan);
+    let scale = scale(&measures.dimensions, &kinds);
     let mut columns = Vec::new();
     for pool in in_order(input) {
         let mut pool = Pool::new(pool, &measures.daemons, &measures.dimensions);
-        columns.extend(columns_of(&mut pool, &groups, &placed, &scale));
+        columns.extend(columns_of(&mut pool, &kinds, &scale));
     }
     let columns = undominated(columns);
     let variables: usize = columns.iter().map(|column| column.users.len() + 1).sum();
     if variables > MAX_VARIABLES {
         return None;
     }
-    let needs = groups.iter().map(|group| scaled(&group.need, &scale)).collect();
-    Some(Programme { counts, needs, columns })
+    let needs = kinds.iter().map(|kind| scaled(kind.need, &scale)).collect();
+    Some(Programme { counts: kinds.iter().map(|kind| f64::from(kind.count)).collect(), needs, columns })
+}
+
+/// The pods that the plan launches claims for.
+fn kinds<'g>(groups: &'g [PodGroup<'_>], plan: &'g ProvisionPlan) -> Vec<PodKind<'g>> {
+    let placed = placed(plan);
+    let mut kinds: BTreeMap<(usize, usize, BTreeSet<&NodePoolName>), PodKind<'_>> = BTreeMap::new();
+    for group in groups {
+        let on_claims = group.pods.iter().filter_map(|pod| placed.get(&pod.uid).copied());
+        let count = u32::try_from(on_claims.clone().count()).unwrap_or(u32::MAX);
+        let pools: BTreeSet<&NodePoolName> = on_claims.collect();
+        let ways: &Ways = &group.required;
+        let key = (ways.id, group.need_id, pools.clone());
+        let kind = kinds.entry(key).or_insert(PodKind { need: &group.need, ways, pools, count: 0 });
+        kind.count = kind.count.saturating_add(count);
+    }
+    kinds.into_values().filter(|kind| kind.count > 0).collect()
 }
 
 /// By pod, the pool that the plan launches for it.
@@ -74,16 +97,11 @@ fn placed(plan: &ProvisionPlan) -> BTreeMap<&Uid, &NodePoolName> {
     plan.claims.iter().flat_map(|claim| claim.pods.iter().map(|pod| (&pod.uid, &claim.pool))).collect()
 }
 
-fn on_claims(group: &PodGroup<'_>, placed: &BTreeMap<&Uid, &NodePoolName>) -> u32 {
-    let count = group.pods.iter().filter(|pod| placed.contains_key(&pod.uid)).count();
-    u32::try_from(count).unwrap_or(u32::MAX)
-}
-
 /// For each dimension the largest need, so that the programme's numbers are near one.
-fn scale(dimensions: &Dimensions, groups: &[PodGroup<'_>], counts: &[f64]) -> Vec<f64> {
+fn scale(dimensions: &Dimensions, kinds: &[PodKind<'_>]) -> Vec<f64> {
     let mut largest = vec![1_i64; dimensions.names().count()];
-    for (group, _) in groups.iter().zip(counts).filter(|(_, count)| **count > 0.0) {
-        for (largest, need) in largest.iter_mut().zip(&group.need) {
+    for kind in kinds {
+        for (largest, need) in largest.iter_mut().zip(kind.need) {
             *largest = (*largest).max(*need);
         }
     }
@@ -98,20 +116,12 @@ fn scaled(amounts: &[i64], scale: &[f64]) -> Vec<f64> {
 /// The most pods of a kind that a machine is taken to hold: larger numbers only cost precision.
 const MOST_ROOM: f64 = 100_000.0;
 
-fn columns_of(
-    pool: &mut Pool<'_>,
-    groups: &[PodGroup<'_>],
-    placed: &BTreeMap<&Uid, &NodePoolName>,
-    scale: &[f64],
-) -> Vec<Column> {
+fn columns_of(pool: &mut Pool<'_>, kinds: &[PodKind<'_>], scale: &[f64]) -> Vec<Column> {
     let name = &pool.input.pool.name;
     let mut least: BTreeMap<(usize, u64), BTreeSet<usize>> = BTreeMap::new();
-    for (index, group) in groups.iter().enumerate() {
-        if !group.pods.iter().any(|pod| placed.get(&pod.uid) == Some(&name)) {
-            continue;
-        }
-        for alternative in group.alternatives.iter().filter_map(|one| one.for_new_node()) {
-            for (type_index, price) in pool.least_prices(&alternative, &group.need) {
+    for (index, kind) in kinds.iter().enumerate().filter(|(_, kind)| kind.pools.contains(name)) {
+        for asked in &kind.ways.for_new_nodes {
+            for (type_index, price) in pool.least_prices(asked, kind.need) {
                 least.entry((type_index, price)).or_default().insert(index);
             }
         }
@@ -119,9 +129,9 @@ fn columns_of(
     let mut columns = Vec::new();
     let mut users: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
     // Prices ascend within a type: a group with a lower price may also pay the higher one.
-    for ((type_index, price), group) in least {
+    for ((type_index, price), kinds) in least {
         let all = users.entry(type_index).or_default();
-        all.extend(group);
+        all.extend(kinds);
         let Some(one) = pool.types.get(type_index) else { continue };
         let room = scaled(&one.room, scale).into_iter().map(|room| room.clamp(0.0, MOST_ROOM)).collect();
         columns.push(Column { room, price: usd(price), users: all.clone() });

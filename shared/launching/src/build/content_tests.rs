@@ -64,7 +64,7 @@ fn claims_whose_nodes_differ_in_anything_share_no_launch() {
     check("EFA", |claim| {
         claim.requests = ResourceList::new().with(ResourceName::EFA, Quantity::from_integer(1))
     });
-    check("offerings", |claim| std::sync::Arc::make_mut(&mut claim.offerings)[0].price = None);
+    check("offerings", |claim| claim.offerings.iter_mut().next().unwrap().price = None);
 }
 
 /// The labels in the user data of the claim's launch.

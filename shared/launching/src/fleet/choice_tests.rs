@@ -1,8 +1,6 @@
 //! A fleet's choice among a claim's offerings: marked ones with their leases, subnets, reservations, and the cut of a
 //! full fleet.
 
-use std::sync::Arc;
-
 use tenon_domain::catalog::OfferedReservation;
 use tenon_domain::id::{ClusterName, LaunchId, SubnetId, Zone, ZoneId};
 use tenon_domain::labels;
@@ -101,7 +99,7 @@ fn a_launch_takes_more_leases_where_it_asks_for_nothing_else() {
             |one: &UsableOffering| mark(&format!("offering#on-demand#{}#{}", one.zone_id, one.instance_type));
         let marks = claim.offerings.iter().map(marked).collect();
         let more_offerings = planned("default-a", more).offerings;
-        Arc::make_mut(&mut claim.offerings).extend(more_offerings.iter().cloned());
+        claim.offerings.extend(more_offerings.iter().cloned());
         let from = Market { types, marks, purpose, ..Market::marked(&[]) };
         let found = from.fleet(&claim).ok().map(|found| (found.leases.len(), all(&found).count()));
         assert_eq!(found, expected, "{more:?} {purpose:?}");
@@ -176,7 +174,7 @@ fn a_claim_that_was_planned_for_a_reservation_is_launched_into_that_one_alone() 
             "m5.large b on-demand 0.1",
         ],
     );
-    for (offering, id) in Arc::make_mut(&mut claim.offerings).iter_mut().zip(["cr-1", "cr-2", "cr-1"]) {
+    for (offering, id) in claim.offerings.iter_mut().zip(["cr-1", "cr-2", "cr-1"]) {
         let (kind, id) = (ReservationKind::Default, id.parse().unwrap());
         offering.reservation = Some(OfferedReservation { kind, id, left: 1 });
     }
@@ -219,7 +217,7 @@ fn a_fleet_that_is_cut_keeps_the_zones_that_min_values_ask_for() {
         assert!(others.len() >= TYPES_PER_FLEET);
         let mut claim = claim_of(others, &["a"], "on-demand 0.1");
         let of_dear = claim_of(std::slice::from_ref(dear), &["b"], "on-demand 9");
-        Arc::make_mut(&mut claim.offerings).extend(of_dear.offerings.iter().cloned());
+        claim.offerings.extend(of_dear.offerings.iter().cloned());
         if let Some(key) = key {
             claim.requirements.add(Requirement::exists(key).with_min_values(Some(2)));
         }

@@ -37,8 +37,10 @@ mod steps;
 mod top_up;
 mod topology;
 mod volumes;
+mod ways;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenon_domain::evidence::Waiting;
@@ -61,6 +63,7 @@ pub(crate) use dense::Dimensions;
 pub(crate) use needs::{Daemon, PodGroup, groups};
 pub(crate) use pool::Pool;
 pub(crate) use topology::census;
+pub(crate) use ways::Ways;
 
 use existing::Rooms;
 use needs::counted;
@@ -69,6 +72,7 @@ use rest::Rest;
 use round::{PlanAttempt, PlanState};
 use steps::Steps;
 use topology::census::Census;
+use ways::WaysTable;
 
 /// Plans for the input's pods: existing room first, then new claims of the first pool that accepts (weight
 /// descending, then name descending), avoiding taints `PreferNoSchedule` if another pool will do. If all of a pool's
@@ -80,7 +84,7 @@ pub fn plan(input: &ProvisionInput) -> (ProvisionPlan, ProvisionReport) {
     let measures = measures(input);
     let selectors = census::selectors(input);
     let residents = census::residents(input, &selectors);
-    let (groups, mut unschedulable) = groups(input, &measures.dimensions, &selectors, &residents);
+    let (groups, mut unschedulable) = groups(input, &measures, &selectors, &residents);
     let mut attempt = PlanAttempt {
         input,
         measures: &measures,
@@ -121,14 +125,16 @@ pub(crate) fn compiled<'a>(input: &'a ProvisionInput, measures: &InputMeasures<'
 }
 
 /// The labels that rules of waiting pods ask about.
-fn keys(groups: &[PodGroup<'_>]) -> BTreeSet<String> {
-    groups.iter().flat_map(PodGroup::keys).map(str::to_owned).collect()
+fn keys(groups: &[PodGroup<'_>]) -> BTreeSet<Arc<str>> {
+    groups.iter().flat_map(PodGroup::keys).cloned().collect()
 }
 
 /// Values derived once from the whole input.
 pub(crate) struct InputMeasures<'a> {
     pub(crate) daemons: Vec<Daemon<'a>>,
     pub(crate) dimensions: Dimensions,
+    /// What the groups of pods ask of their nodes.
+    pub(crate) ways: WaysTable,
 }
 
 /// The DaemonSets, and the resources that they and the pods ask for.
@@ -136,7 +142,7 @@ pub(crate) fn measures(input: &ProvisionInput) -> InputMeasures<'_> {
     let daemons = needs::daemons(&input.daemon_sets);
     let pods = input.pods.iter().map(|pod| &pod.shape.requests);
     let dimensions = Dimensions::of(pods.chain(daemons.iter().map(|daemon| daemon.requests)));
-    InputMeasures { daemons, dimensions }
+    InputMeasures { daemons, dimensions, ways: WaysTable::default() }
 }
 
 /// Pools in the order in which they are tried.

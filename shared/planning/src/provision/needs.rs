@@ -4,6 +4,7 @@
 //! Decides which pods are equal to the planner, and which are unsupported. Unsupported constraints are refused by name.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenon_domain::api::pod::{HostPort, NodeSelectorTerm};
@@ -18,15 +19,16 @@ use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::Toleration;
 
-use super::dense::{DenseAmounts, Dimensions};
+use super::InputMeasures;
+use super::dense::DenseAmounts;
 use super::input::ProvisionInput;
 use super::report::{Reason, Unschedulable, UnschedulableCause};
 use super::topology::census::{Resident, is_of_nodes};
-use super::topology::deal::Pin;
 use super::topology::neighbours::NodeRules;
 use super::topology::rules::{PodRule, Rules};
 use super::topology::selectors::{SelectorId, Selectors};
 use super::volumes::Volumes;
+use super::ways::{Ways, WaysTable};
 
 /// One way to satisfy a pod's node selector and required node affinity, whose terms are ORed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,41 +83,43 @@ pub(crate) struct PodGroup<'a> {
     /// The requests of one of them.
     pub(crate) requests: &'a ResourceList,
     /// The same, dense.
-    pub(crate) need: DenseAmounts,
+    pub(crate) need: Arc<DenseAmounts>,
+    /// The number of its requests: equal ones have the same.
+    pub(crate) need_id: usize,
     /// Ways to satisfy its affinity, with the preferences that it still has.
-    pub(crate) alternatives: Vec<Alternative>,
+    pub(crate) alternatives: Arc<Ways>,
     /// Its tolerations.
     pub(crate) tolerations: &'a [Toleration],
     /// Its host ports; where there are any, a node takes one pod.
     pub(crate) host_ports: &'a BTreeSet<HostPort>,
     /// Its rules about other pods, with the preferences that it still has.
-    pub(crate) rules: Vec<PodRule>,
+    pub(crate) rules: Arc<[PodRule]>,
     /// Those about the pods of one node.
-    pub(crate) node_rules: NodeRules,
+    pub(crate) node_rules: Arc<NodeRules>,
     /// The selectors that match its pods.
-    pub(crate) is: Vec<SelectorId>,
+    pub(crate) is: Arc<[SelectorId]>,
     /// The number of preferences that it gave up.
     pub(crate) given_up: usize,
     /// `spec.priority`.
     pub(crate) priority: i32,
     /// Ways to satisfy what it requires.
-    required: Vec<Alternative>,
-    own: Rules,
+    pub(crate) required: Arc<Ways>,
+    own: Arc<Rules>,
 }
 
 impl<'a> PodGroup<'a> {
     /// The rules about domains of a label.
     pub(crate) fn rules_of<'g>(&'g self, key: &'g str) -> impl Iterator<Item = &'g PodRule> {
-        self.rules.iter().filter(move |rule| rule.key == key)
+        self.rules.iter().filter(move |rule| &*rule.key == key)
     }
 
     /// The labels of all its rules.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
         self.own.keys()
     }
 
     /// Whether it needs other pods on its node.
-    pub(crate) const fn needs_neighbours(&self) -> bool {
+    pub(crate) fn needs_neighbours(&self) -> bool {
         self.node_rules.keeps_together()
     }
 
@@ -129,46 +133,45 @@ impl<'a> PodGroup<'a> {
     }
 
     /// Whether it has a preference left.
-    pub(crate) const fn has_wishes(&self) -> bool {
+    pub(crate) fn has_wishes(&self) -> bool {
         self.given_up < self.own.soft.len()
     }
 
     /// Gives up the next preference.
-    pub(crate) fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self, ways: &WaysTable) {
         self.given_up += 1;
-        self.prefer();
+        self.prefer(ways);
     }
 
     /// Works out what counts with the preferences that are left.
-    fn prefer(&mut self) {
-        self.rules = self.own.without(self.given_up);
+    fn prefer(&mut self, ways: &WaysTable) {
+        self.rules = self.own.without(self.given_up).into();
         let on_nodes = self.rules.iter().filter(|rule| is_of_nodes(&rule.key));
-        self.node_rules = NodeRules::of(on_nodes, std::mem::take(&mut self.node_rules.is));
+        self.node_rules = Arc::new(NodeRules::of(on_nodes, self.node_rules.is.clone()));
         self.alternatives = match self.own.preferred_node(self.given_up) {
-            None => self.required.clone(),
-            Some(term) => self.required.iter().map(|one| one.and(term)).collect(),
+            None => Arc::clone(&self.required),
+            Some(term) => ways.of(self.required.iter().map(|one| one.and(term)).collect()),
         };
     }
 
-    /// What its pods in these domains ask of their node, ORed.
-    pub(crate) fn asked(&self, pins: &[Pin]) -> Vec<Requirements> {
-        let of = |alternative: &Alternative| {
-            let mut asked = alternative.asked.clone();
-            pins.iter().for_each(|pin| asked.add(Requirement::one_of(&pin.key, [pin.value.as_str()])));
-            asked
-        };
-        self.alternatives.iter().map(of).collect()
-    }
-
-    /// Some of its pods, in these domains.
-    pub(crate) fn part(&self, pods: Vec<&'a Pod>, pins: &[Pin]) -> Self {
-        let mut part = Self { pods, ..self.clone() };
-        for alternative in &mut part.alternatives {
-            for pin in pins {
-                alternative.asked.add(Requirement::one_of(&pin.key, [pin.value.as_str()]));
-            }
+    /// Some of its pods, that ask for these nodes.
+    pub(crate) fn part(&self, pods: Vec<&'a Pod>, alternatives: Arc<Ways>) -> Self {
+        Self {
+            pods,
+            requests: self.requests,
+            need: Arc::clone(&self.need),
+            need_id: self.need_id,
+            alternatives,
+            tolerations: self.tolerations,
+            host_ports: self.host_ports,
+            rules: Arc::clone(&self.rules),
+            node_rules: Arc::clone(&self.node_rules),
+            is: Arc::clone(&self.is),
+            given_up: self.given_up,
+            priority: self.priority,
+            required: Arc::clone(&self.required),
+            own: Arc::clone(&self.own),
         }
-        part
     }
 }
 
@@ -185,13 +188,34 @@ impl Alternative {
 /// The properties that equal pods share.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct PodGroupKey<'a> {
-    requests: &'a ResourceList,
-    required: Vec<Alternative>,
+    /// Numbers of its requests, its ways, its rules and the selectors that match it.
+    numbers: (usize, usize, usize, usize),
     tolerations: &'a [Toleration],
     host_ports: &'a BTreeSet<HostPort>,
-    own: Rules,
-    is: Vec<SelectorId>,
     priority: i32,
+}
+
+/// Equal pods.
+struct EqualPods<'a> {
+    pods: Vec<&'a Pod>,
+    required: Arc<Ways>,
+    own: Arc<Rules>,
+    is: Arc<[SelectorId]>,
+}
+
+/// Values by number, each once.
+struct Numbered<T>(BTreeMap<Arc<T>, usize>);
+
+impl<T: Ord> Numbered<T> {
+    /// The value that is known already, if it is, and its number.
+    fn number(&mut self, value: T) -> (Arc<T>, usize) {
+        if let Some((known, number)) = self.0.get_key_value(&value) {
+            return (Arc::clone(known), *number);
+        }
+        let (value, number) = (Arc::new(value), self.0.len());
+        self.0.insert(Arc::clone(&value), number);
+        (value, number)
+    }
 }
 
 /// The order in which groups are placed: the highest priority first, then most CPU, then most memory, then the oldest
@@ -209,95 +233,114 @@ struct GroupRank<'a> {
 /// `residents` are the pods that run.
 pub(crate) fn groups<'a>(
     input: &'a ProvisionInput,
-    dimensions: &Dimensions,
+    measures: &InputMeasures<'_>,
     selectors: &Selectors,
     residents: &[Vec<Resident>],
 ) -> (Vec<PodGroup<'a>>, Vec<Unschedulable>) {
-    let (equal, refused) = equal_pods(input, selectors);
-    let of_groups = equal.keys().flat_map(|key| key.own.on_nodes());
+    let scratch = WaysTable::default();
+    let (equal, refused) = equal_pods(input, &scratch, selectors);
+    let of_groups = equal.iter().flat_map(|one| one.own.on_nodes());
     let of_residents = residents.iter().flatten().flat_map(Resident::on_nodes);
     let on_nodes: BTreeSet<SelectorId> = of_groups.chain(of_residents).collect();
     let mut groups: Vec<PodGroup<'a>> = Vec::with_capacity(equal.len());
-    for (key, mut pods) in equal {
+    for EqualPods { mut pods, required, own, is } in equal {
         pods.sort_by(|a, b| (a.created_at, &a.uid, &a.name).cmp(&(b.created_at, &b.uid, &b.name)));
-        let is = key.is.iter().filter(|id| on_nodes.contains(id)).copied().collect();
-        let mut group = PodGroup {
-            pods,
-            requests: key.requests,
-            need: dimensions.need(key.requests),
-            alternatives: Vec::new(),
-            tolerations: key.tolerations,
-            host_ports: key.host_ports,
-            rules: Vec::new(),
-            node_rules: NodeRules { is, ..NodeRules::default() },
-            is: key.is,
+        let Some(shape) = pods.first().map(|pod| &pod.shape) else { continue };
+        let here = is.iter().filter(|id| on_nodes.contains(id)).copied().collect();
+        groups.push(PodGroup {
+            requests: &shape.requests,
+            need: Arc::new(measures.dimensions.need(&shape.requests)),
+            need_id: 0,
+            alternatives: Arc::clone(&required),
+            tolerations: &shape.tolerations,
+            host_ports: &shape.host_ports,
+            rules: [].into(),
+            node_rules: Arc::new(NodeRules { is: here, ..NodeRules::default() }),
+            is,
             given_up: 0,
-            priority: key.priority,
-            required: key.required,
-            own: key.own,
-        };
-        group.prefer();
-        groups.push(group);
+            priority: shape.priority,
+            required,
+            own,
+            pods,
+        });
     }
-    groups.sort_by(|a, b| rank(a).cmp(&rank(b)));
+    groups.sort_by_cached_key(rank);
+    // Numbers follow the groups' order, not the input's.
+    let mut needs = Numbered(BTreeMap::new());
+    for group in &mut groups {
+        (group.need, group.need_id) = needs.number(DenseAmounts::clone(&group.need));
+        group.required = measures.ways.of(group.required.to_vec());
+        group.prefer(&measures.ways);
+    }
     (groups, refused)
 }
 
 /// The pods by what equal ones share, and those that can't be planned for.
 fn equal_pods<'a>(
     input: &'a ProvisionInput,
+    ways: &WaysTable,
     selectors: &Selectors,
-) -> (BTreeMap<PodGroupKey<'a>, Vec<&'a Pod>>, Vec<Unschedulable>) {
+) -> (Vec<EqualPods<'a>>, Vec<Unschedulable>) {
     let volumes = Volumes::of(&input.storage);
     let mut refused = Vec::new();
     // Equal pods share their shape, so what follows from a shape is worked out once.
-    let mut shapes: BTreeMap<*const PodShape, Result<(Rules, Vec<Alternative>), Reason>> = BTreeMap::new();
-    for pod in &input.pods {
-        shapes.entry(std::sync::Arc::as_ptr(&pod.shape)).or_insert_with(|| {
-            let shape: &PodShape = &pod.shape;
-            if let Some(reason) = unsupported(shape) {
-                return Err(reason);
-            }
-            let placed = volumes.alternatives(shape)?;
-            let mut rules = Rules::of(shape, &input.namespaces, |selector| selectors.id(&selector));
-            match input.preferences {
-                PreferencePolicy::Respect => {}
-                PreferencePolicy::Ignore => rules.soft.clear(),
-            }
-            Ok((rules, with_volumes(alternatives(shape), &placed)))
-        });
-    }
-    let mut matching: BTreeMap<*const PodShape, Vec<SelectorId>> = BTreeMap::new();
-    let mut equal: BTreeMap<PodGroupKey<'a>, Vec<&'a Pod>> = BTreeMap::new();
     let mut by_shape: BTreeMap<*const PodShape, Vec<&'a Pod>> = BTreeMap::new();
     for pod in &input.pods {
-        by_shape.entry(std::sync::Arc::as_ptr(&pod.shape)).or_default().push(pod);
+        by_shape.entry(Arc::as_ptr(&pod.shape)).or_default().push(pod);
     }
-    for (pointer, pods) in by_shape {
+    let mut requests: BTreeMap<&ResourceList, usize> = BTreeMap::new();
+    let (mut owns, mut matching) = (Numbered(BTreeMap::new()), Numbered(BTreeMap::new()));
+    let mut equal: BTreeMap<PodGroupKey<'a>, EqualPods<'a>> = BTreeMap::new();
+    for pods in by_shape.into_values() {
         let Some(first) = pods.first() else { continue };
-        match shapes.remove(&pointer) {
-            None => {}
-            Some(Err(reason)) => refused.extend(pods.iter().map(|pod| Unschedulable {
-                pod: counted(pod),
-                causes: vec![UnschedulableCause { pool: None, reason: reason.clone() }],
-            })),
-            Some(Ok((own, required))) => {
-                let shape: &'a PodShape = &first.shape;
-                let is = matching.entry(pointer).or_insert_with(|| selectors.matching(shape)).clone();
-                let key = PodGroupKey {
-                    requests: &shape.requests,
-                    required,
-                    tolerations: &shape.tolerations,
-                    host_ports: &shape.host_ports,
-                    own,
-                    is,
-                    priority: shape.priority,
-                };
-                equal.entry(key).or_default().extend(pods);
+        let shape: &'a PodShape = &first.shape;
+        let (own, required) = match asked_by(shape, input, selectors, &volumes) {
+            Ok((own, required)) => (owns.number(own), ways.of(required)),
+            Err(reason) => {
+                refused.extend(pods.iter().map(|pod| Unschedulable {
+                    pod: counted(pod),
+                    causes: vec![UnschedulableCause { pool: None, reason: reason.clone() }],
+                }));
+                continue;
             }
-        }
+        };
+        let next = requests.len();
+        let requested = *requests.entry(&shape.requests).or_insert(next);
+        let is = matching.number(selectors.matching(shape));
+        let key = PodGroupKey {
+            numbers: (requested, required.id, own.1, is.1),
+            tolerations: &shape.tolerations,
+            host_ports: &shape.host_ports,
+            priority: shape.priority,
+        };
+        let known = equal.entry(key).or_insert_with(|| EqualPods {
+            pods: Vec::new(),
+            required,
+            own: own.0,
+            is: is.0.as_slice().into(),
+        });
+        known.pods.extend(pods);
     }
-    (equal, refused)
+    (equal.into_values().collect(), refused)
+}
+
+/// The rules of a shape, and its ways to a node.
+fn asked_by(
+    shape: &PodShape,
+    input: &ProvisionInput,
+    selectors: &Selectors,
+    volumes: &Volumes<'_>,
+) -> Result<(Rules, Vec<Alternative>), Reason> {
+    if let Some(reason) = unsupported(shape) {
+        return Err(reason);
+    }
+    let placed = volumes.alternatives(shape)?;
+    let mut rules = Rules::of(shape, &input.namespaces, |selector| selectors.id(&selector));
+    match input.preferences {
+        PreferencePolicy::Respect => {}
+        PreferencePolicy::Ignore => rules.soft.clear(),
+    }
+    Ok((rules, with_volumes(alternatives(shape), &placed)))
 }
 
 /// Each way to satisfy the affinity, with each place of the volumes.

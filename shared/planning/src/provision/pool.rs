@@ -22,6 +22,7 @@ use super::input::{PoolInput, PoolReadiness};
 use super::needs::{Daemon, PodGroup};
 use super::offers::{Offers, OverheadRank, overhead_rank};
 use super::open::OpenOfferings;
+use super::ways::Ways;
 
 /// The rank of a price that isn't known: above every known one, and small enough to be added up.
 pub(crate) const UNKNOWN_PRICE: u64 = 1 << 50;
@@ -77,11 +78,27 @@ pub(crate) struct Pool<'a> {
     pub(crate) places: Vec<&'a Offering>,
     /// What claims of the pool share.
     pub(crate) offers: Offers,
+    /// Answers to questions about groups.
+    pub(crate) answers: Answers,
     classes: Vec<EquivalenceClass>,
     by_requirements: BTreeMap<Requirements, usize>,
     joined: BTreeMap<(usize, usize), Option<usize>>,
     /// Reservations that the plan has used up.
     closed: BTreeSet<ReservationId>,
+}
+
+/// The least price of a pod by value of a label.
+pub(crate) type DomainPrices = BTreeMap<Arc<str>, f64>;
+
+/// What was found out for some group, by the numbers of its ways and its requests.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    /// The classes of ways.
+    classes: BTreeMap<usize, Vec<usize>>,
+    /// The least worth of a pod, with its class.
+    pub(crate) cheapest: BTreeMap<(usize, usize), Option<(f64, usize)>>,
+    /// The domains of a label.
+    domains: BTreeMap<(Arc<str>, usize, usize), Arc<DomainPrices>>,
 }
 
 /// A limit on the pool's launches.
@@ -175,6 +192,7 @@ impl<'a> Pool<'a> {
             limits,
             places: places.found,
             offers: Offers::default(),
+            answers: Answers::default(),
             classes: Vec::new(),
             by_requirements: BTreeMap::new(),
             joined: BTreeMap::new(),
@@ -224,6 +242,7 @@ impl<'a> Pool<'a> {
         }
         self.classes.clear();
         self.offers = Offers::default();
+        self.answers = Answers::default();
         self.by_requirements.clear();
         self.joined.clear();
     }
@@ -284,48 +303,74 @@ impl<'a> Pool<'a> {
         joined
     }
 
-    /// The values of a label that new nodes for a group can have, each with the least price of a pod.
-    pub(crate) fn domains(&mut self, group: &PodGroup<'_>, key: &str) -> BTreeMap<String, f64> {
-        let taints = &self.input.pool.template.taints;
-        let mut found: BTreeMap<String, f64> = BTreeMap::new();
-        if tolerates_forbidding(taints, group.tolerations).is_err() {
-            return found;
+    /// The classes of ways to a new node.
+    pub(crate) fn classes_of(&mut self, ways: &Ways) -> Vec<usize> {
+        if let Some(known) = self.answers.classes.get(&ways.id) {
+            return known.clone();
         }
-        for alternative in &group.alternatives {
-            let class = alternative.for_new_node().and_then(|asked| self.class_of(&asked));
-            let Some(merged) = class.and_then(|class| self.class(class)).map(|class| &class.merged) else {
+        let found: Vec<usize> = ways.for_new_nodes.iter().filter_map(|asked| self.class_of(asked)).collect();
+        self.answers.classes.insert(ways.id, found.clone());
+        found
+    }
+
+    /// The values of a label that new nodes for a group can have, each with the least price of a pod.
+    pub(crate) fn domains(&mut self, group: &PodGroup<'_>, key: &Arc<str>) -> Arc<DomainPrices> {
+        let taints = &self.input.pool.template.taints;
+        if tolerates_forbidding(taints, group.tolerations).is_err() {
+            return Arc::default();
+        }
+        let question = (Arc::clone(key), group.alternatives.id, group.need_id);
+        if let Some(known) = self.answers.domains.get(&question) {
+            return Arc::clone(known);
+        }
+        let mut found = DomainPrices::new();
+        for class in self.classes_of(&group.alternatives) {
+            self.add_domains(class, &group.need, key, &mut found);
+        }
+        let found = Arc::new(found);
+        self.answers.domains.insert(question, Arc::clone(&found));
+        found
+    }
+
+    fn add_domains(&self, class: usize, need: &[i64], key: &str, found: &mut DomainPrices) {
+        let Some(class) = self.class(class) else { return };
+        let mut add = |value: &str, worth: f64| match found.get_mut(value) {
+            Some(least) => *least = least.min(worth),
+            None => {
+                found.insert(value.into(), worth);
+            }
+        };
+        // By place the least price of a pod; labels of types are added one by one.
+        let mut places: Vec<Option<f64>> = vec![None; self.places.len()];
+        for (one, _) in self.types.iter().zip(&class.prices).filter(|(_, price)| price.is_some()) {
+            let pods = times_fit(need, &one.room);
+            if pods == 0 {
                 continue;
-            };
-            let allowed: Vec<bool> = self.places.iter().map(|offering| offering.goes_with(merged)).collect();
-            for one in &self.types {
-                let pods = times_fit(&group.need, &one.room);
-                if pods == 0 || one.option.labels.intersects(merged).is_err() {
-                    continue;
-                }
-                let of_type = values(one, merged, key);
-                for CountedOffering { place, price, .. } in &one.offerings {
-                    let Some(offering) =
-                        self.places.get(*place).filter(|_| allowed.get(*place) == Some(&true))
-                    else {
-                        continue;
-                    };
-                    let worth = per_pod(*price, pods);
-                    let mut add = |value: &str| match found.get_mut(value) {
-                        Some(least) => *least = least.min(worth),
-                        None => {
-                            found.insert(value.to_owned(), worth);
-                        }
-                    };
-                    match key {
-                        labels::ZONE => add(offering.zone.as_str()),
-                        labels::ZONE_ID => add(offering.zone_id.as_str()),
-                        labels::CAPACITY_TYPE => add(offering.capacity_type.as_str()),
-                        _ => of_type.iter().for_each(|value| add(value)),
+            }
+            let allowed =
+                one.offerings.iter().filter(|offering| class.allowed.get(offering.place) == Some(&true));
+            match key {
+                labels::ZONE | labels::ZONE_ID | labels::CAPACITY_TYPE => {
+                    for offering in allowed {
+                        let worth = per_pod(offering.price, pods);
+                        let least = places.iter_mut().skip(offering.place).take(1);
+                        least.for_each(|least| *least = Some(least.map_or(worth, |least| least.min(worth))));
                     }
+                }
+                _ => {
+                    let Some(price) = allowed.map(|offering| offering.price).min() else { continue };
+                    values(one, &class.merged, key).iter().for_each(|value| add(value, per_pod(price, pods)));
                 }
             }
         }
-        found
+        for (place, worth) in self.places.iter().zip(places) {
+            let Some(worth) = worth else { continue };
+            match key {
+                labels::ZONE => add(place.zone.as_str(), worth),
+                labels::ZONE_ID => add(place.zone_id.as_str(), worth),
+                _ => add(place.capacity_type.as_str(), worth),
+            }
+        }
     }
 
     /// The types that hold a pod, each with the least price of its compatible offerings.

@@ -6,6 +6,7 @@
 //! Invariant: each round closes a domain, gives up a preference or is the last.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tenon_domain::api::Pod;
 
@@ -13,6 +14,7 @@ use super::input::ProvisionInput;
 use super::needs::PodGroup;
 use super::pool::Pool;
 use super::topology::deal::{self, DomainOffer, Pin, Share, Undealt};
+use super::ways::WaysTable;
 use super::{InputMeasures, PlanState, compiled, count};
 
 /// A group's domains where it found no room, with the preferences that it had given up by then.
@@ -35,7 +37,7 @@ pub(crate) struct Rest<'a> {
     groups: Vec<PodGroup<'a>>,
     closed: ClosedDomains,
     /// By group, the label without a domain that was the last to fail.
-    undealt: BTreeMap<usize, String>,
+    undealt: BTreeMap<usize, Arc<str>>,
     /// Groups that no further round can help.
     done: BTreeSet<usize>,
 }
@@ -73,31 +75,36 @@ impl<'a> Rest<'a> {
             .collect();
         let PlanState { rooms, census, .. } = state;
         let closed = &self.closed;
-        let offers = |group: &PodGroup<'a>, share: &Share, key: &str| -> Vec<DomainOffer> {
+        let offers = |group: &PodGroup<'a>, share: &Share, key: &Arc<str>| -> Vec<DomainOffer> {
             if pools.is_empty() {
                 *pools = compiled(input, measures);
             }
-            let pinned = group.part(Vec::new(), &share.pins);
-            let mut found: BTreeMap<String, DomainOffer> = BTreeMap::new();
+            let pinned = group.part(Vec::new(), measures.ways.pinned(&group.alternatives, &share.pins));
+            let mut found: BTreeMap<Arc<str>, DomainOffer> = BTreeMap::new();
             for (domain, room) in rooms.room_by(key, &pinned).into_iter().filter(|(_, room)| *room > 0) {
-                let offer = DomainOffer { domain: domain.to_owned(), price: None, room };
-                found.insert(domain.to_owned(), offer);
+                let domain: Arc<str> = domain.into();
+                found.insert(Arc::clone(&domain), DomainOffer { domain, price: None, room });
             }
             for pool in pools.iter_mut().filter(|pool| pool.is_ready()) {
-                for (domain, price) in pool.domains(&pinned, key) {
-                    let offer =
-                        found.entry(domain.clone()).or_insert(DomainOffer { domain, price: None, room: 0 });
-                    offer.price = Some(offer.price.map_or(price, |known| known.min(price)));
+                for (domain, price) in pool.domains(&pinned, key).iter() {
+                    let offer = found.entry(Arc::clone(domain)).or_insert_with(|| DomainOffer {
+                        domain: Arc::clone(domain),
+                        price: None,
+                        room: 0,
+                    });
+                    offer.price = Some(offer.price.map_or(*price, |known| known.min(*price)));
                 }
             }
-            found.retain(|domain, _| {
-                let mut pins = share.pins.clone();
-                pins.push(Pin { key: key.to_owned(), value: domain.clone() });
-                !closed.contains(&(share.group, group.given_up, pins))
-            });
+            if !closed.is_empty() {
+                found.retain(|domain, _| {
+                    let mut pins = share.pins.clone();
+                    pins.push(Pin { key: Arc::clone(key), value: Arc::clone(domain) });
+                    !closed.contains(&(share.group, group.given_up, pins))
+                });
+            }
             found.into_values().collect()
         };
-        let deal = deal::deal(census, &self.groups, &waiting, offers);
+        let deal = deal::deal(census, &self.groups, &waiting, &measures.ways, offers);
         let mut pods: Vec<std::vec::IntoIter<&'a Pod>> =
             self.groups.iter().map(|group| group.pods.clone().into_iter()).collect();
         let mut take = |group: usize, pods_of: u32| -> Vec<&'a Pod> {
@@ -107,7 +114,8 @@ impl<'a> Rest<'a> {
         let mut parts = Vec::with_capacity(deal.shares.len());
         for share in &deal.shares {
             let some = take(share.group, share.pods);
-            parts.extend(self.groups.get(share.group).map(|group| group.part(some, &share.pins)));
+            let Some(group) = self.groups.get(share.group) else { continue };
+            parts.push(group.part(some, measures.ways.pinned(&group.alternatives, &share.pins)));
         }
         let undealt = deal.undealt.into_iter().map(|one| {
             let some = take(one.group, one.pods);
@@ -151,7 +159,13 @@ impl<'a> Rest<'a> {
     }
 
     /// Keeps what has no place.
-    pub(crate) fn settle(&mut self, state: &mut PlanState<'a>, dealt: Dealt<'a>, waiting: &[u32]) -> Settled {
+    pub(crate) fn settle(
+        &mut self,
+        state: &mut PlanState<'a>,
+        dealt: Dealt<'a>,
+        waiting: &[u32],
+        ways: &WaysTable,
+    ) -> Settled {
         let mut begin = false;
         let mut left: BTreeMap<usize, Vec<&'a Pod>> = BTreeMap::new();
         let mut again: BTreeSet<usize> = BTreeSet::new();
@@ -163,7 +177,7 @@ impl<'a> Rest<'a> {
                 continue;
             }
             let Some(group) = self.groups.get(share.group) else { continue };
-            let matters = take_back(state, group, &share.pins, *waits);
+            let matters = take_back(state, group, &share.pins, *waits, ways);
             if !share.pins.is_empty() && self.closed.insert((share.group, group.given_up, share.pins)) {
                 again.insert(share.group);
                 begin |= matters;
@@ -173,7 +187,7 @@ impl<'a> Rest<'a> {
             left.entry(index).or_default().extend(pods);
             self.undealt.insert(index, key);
             let Some(group) = self.groups.get(index) else { continue };
-            begin |= take_back(state, group, &pins, count);
+            begin |= take_back(state, group, &pins, count, ways);
             if !pins.is_empty() && self.closed.insert((index, group.given_up, pins)) {
                 again.insert(index);
             }
@@ -193,7 +207,7 @@ impl<'a> Rest<'a> {
             } else if dealt.deferred.contains(&index) {
                 more = Settled::More;
             } else if group.has_wishes() {
-                group.give_up();
+                group.give_up(ways);
                 self.undealt.remove(&index);
                 more = Settled::More;
             } else {
@@ -206,14 +220,21 @@ impl<'a> Rest<'a> {
     /// The groups without a place, and for a group that no domain is right for, the label.
     pub(crate) fn refused(&self) -> impl Iterator<Item = (&PodGroup<'a>, Option<&str>)> {
         let some = self.groups.iter().enumerate().filter(|(_, group)| !group.pods.is_empty());
-        some.map(|(index, group)| (group, self.undealt.get(&index).map(String::as_str)))
+        some.map(|(index, group)| (group, self.undealt.get(&index).map(|key| &**key)))
     }
 }
 
 /// Takes pods that found no place out of the census. Returns whether a spread counts what they were dealt to.
-fn take_back(state: &mut PlanState<'_>, group: &PodGroup<'_>, pins: &[Pin], pods: u32) -> bool {
+fn take_back(
+    state: &mut PlanState<'_>,
+    group: &PodGroup<'_>,
+    pins: &[Pin],
+    pods: u32,
+    ways: &WaysTable,
+) -> bool {
     for last in 1..=pins.len() {
-        state.census.take_back(group, pins.get(..last).unwrap_or_default(), pods);
+        let pins = pins.get(..last).unwrap_or_default();
+        state.census.take_back(group, pins, &ways.pinned(&group.alternatives, pins), pods);
     }
     pins.iter().any(|pin| state.census.counts_for_a_spread(&pin.key, group))
 }

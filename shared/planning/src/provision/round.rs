@@ -97,7 +97,7 @@ impl<'a> PlanAttempt<'_, 'a> {
                 round.launch_all(input, pools, measures);
             }
             let waiting = round.waiting;
-            match rest.settle(state, dealt, &waiting) {
+            match rest.settle(state, dealt, &waiting, &measures.ways) {
                 Settled::Begin if restart == Restart::Yes => return Stands::No,
                 Settled::Begin | Settled::More if state.steps.outcome() == PlanCompletion::Complete => {}
                 Settled::Begin | Settled::More | Settled::Nothing => return Stands::Yes,
@@ -117,7 +117,7 @@ impl<'a> PlanAttempt<'_, 'a> {
         let mut round = PlanInProgress { groups: &dealt.parts, waiting, state };
         probe::last(&mut round, pools, input, measures);
         let waiting = round.waiting;
-        rest.settle(state, dealt, &waiting);
+        rest.settle(state, dealt, &waiting, &measures.ways);
         rest.keep_reasons(&before);
     }
 }
@@ -274,15 +274,18 @@ pub(crate) enum Preference {
 }
 
 pub(crate) fn cheapest_alternative(pool: &mut Pool<'_>, group: &PodGroup<'_>) -> Option<(f64, usize)> {
+    let key = (group.alternatives.id, group.need_id);
+    if let Some(known) = pool.answers.cheapest.get(&key) {
+        return *known;
+    }
     let mut best: Option<(f64, usize)> = None;
-    for alternative in &group.alternatives {
-        let class = alternative.for_new_node().and_then(|asked| pool.class_of(&asked));
-        let Some(class) = class else { continue };
+    for class in pool.classes_of(&group.alternatives) {
         if let Some(worth) = pack::worth(pool, class, &group.need)
             && best.is_none_or(|(least, _)| worth < least)
         {
             best = Some((worth, class));
         }
     }
+    pool.answers.cheapest.insert(key, best);
     best
 }

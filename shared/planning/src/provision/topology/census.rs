@@ -13,14 +13,15 @@ use tenon_domain::requirement::Requirements;
 use tenon_domain::taint::tolerates_forbidding;
 
 use super::super::input::ProvisionInput;
-use super::super::needs::PodGroup;
+use super::super::needs::{Alternative, PodGroup};
+use super::super::ways::Ways;
 use super::deal::Pin;
 use super::neighbours::FirstOfItsKind;
 use super::rules::{Force, PodRule, RuleKind, Rules, SpreadTerms};
 use super::selectors::{PodSelector, SelectorId, Selectors};
 
 /// Pods by domain.
-pub(crate) type DomainCounts = BTreeMap<String, u32>;
+pub(crate) type DomainCounts = BTreeMap<Arc<str>, u32>;
 
 /// What the pods of a shape that runs are to the plan's selectors.
 #[derive(Debug, Clone, Default)]
@@ -28,16 +29,20 @@ pub(crate) struct Resident {
     /// The selectors that match it.
     pub(crate) is: Vec<SelectorId>,
     /// The rules of its required anti-affinity.
-    pub(crate) keeps_out: Vec<(String, SelectorId)>,
+    pub(crate) keeps_out: Vec<(Arc<str>, SelectorId)>,
 }
 
 /// Where pods were dealt to.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone)]
 struct DealtTo {
-    domain: String,
-    /// What they ask of their node, ORed: a spread may count only some nodes.
-    asked: Vec<Requirements>,
+    domain: Arc<str>,
+    /// What they ask of their node: a spread may count only some nodes.
+    asked: Arc<Ways>,
+    pods: u32,
 }
+
+/// Pods that were dealt, by domain and by the number of what they ask of their node.
+type DealtPods = BTreeMap<(Arc<str>, usize), DealtTo>;
 
 /// A node, as far as rules ask.
 #[derive(Clone)]
@@ -61,13 +66,13 @@ impl Resident {
 pub(crate) struct Census<'a> {
     nodes: Vec<NodeTally<'a>>,
     /// By key and selector, the pods on nodes.
-    there: BTreeMap<(String, SelectorId), DomainCounts>,
+    there: Counts,
     /// By key and selector, the pods that the plan has dealt, by domain and by what they ask of their node.
-    dealt: BTreeMap<(String, SelectorId), BTreeMap<DealtTo, u32>>,
+    dealt: BTreeMap<(Arc<str>, SelectorId), DealtPods>,
     /// By key and selector, the pods of a domain that keep such pods out.
-    keeping_out: BTreeMap<(String, SelectorId), DomainCounts>,
+    keeping_out: Counts,
     /// By key and selector, the least skew that a dealt pod of the domain asks for.
-    skews: BTreeMap<(String, SelectorId), DomainCounts>,
+    skews: Counts,
     /// The selectors that some pod matches, on a node or in the plan.
     present: BTreeSet<SelectorId>,
 }
@@ -119,7 +124,7 @@ impl<'a> Census<'a> {
     pub(crate) fn of(
         input: &'a ProvisionInput,
         residents: &[Vec<Resident>],
-        keys: &BTreeSet<String>,
+        keys: &BTreeSet<Arc<str>>,
     ) -> Self {
         let mut census = Self {
             nodes: Vec::new(),
@@ -136,15 +141,16 @@ impl<'a> Census<'a> {
                     *counts.entry(*selector).or_insert(0) += 1;
                 }
                 for (key, selector) in &pod.keeps_out {
-                    let Some(domain) = node.labels.get(key) else { continue };
-                    add(&mut census.keeping_out, key, *selector, domain, 1);
+                    let Some(domain) = node.labels.get(&**key) else { continue };
+                    add(&mut census.keeping_out, key, *selector, &domain.as_str().into(), 1);
                 }
             }
             census.present.extend(counts.keys().copied());
             for key in keys {
-                let Some(domain) = node.labels.get(key) else { continue };
+                let Some(domain) = node.labels.get(&**key) else { continue };
+                let domain: Arc<str> = domain.as_str().into();
                 for (selector, count) in &counts {
-                    add(&mut census.there, key, *selector, domain, *count);
+                    add(&mut census.there, key, *selector, &domain, *count);
                 }
             }
             if !keys.is_empty() {
@@ -163,21 +169,21 @@ impl<'a> Census<'a> {
 
     /// The selectors of anti-affinity that keep pods out of domains of a key.
     pub(crate) fn kept_out(&self, key: &str) -> impl Iterator<Item = SelectorId> {
-        self.keeping_out.keys().filter(move |(of, _)| of == key).map(|(_, selector)| *selector)
+        self.keeping_out.keys().filter(move |(of, _)| **of == *key).map(|(_, selector)| *selector)
     }
 
     /// The keys of such anti-affinity, and those of the spreads of dealt pods.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Arc<str>> {
         self.keeping_out.keys().chain(self.skews.keys()).map(|(key, _)| key.clone())
     }
 
     /// The selectors that pods which the plan has dealt are spread by.
     pub(crate) fn skewed(&self, key: &str) -> impl Iterator<Item = SelectorId> {
-        self.skews.keys().filter(move |(of, _)| of == key).map(|(_, selector)| *selector)
+        self.skews.keys().filter(move |(of, _)| **of == *key).map(|(_, selector)| *selector)
     }
 
     /// Whether pods that a selector matches are kept out of a domain.
-    pub(crate) fn keeps_out(&self, key: &str, selector: SelectorId, domain: &str) -> bool {
+    pub(crate) fn keeps_out(&self, key: &Arc<str>, selector: SelectorId, domain: &str) -> bool {
         count(&self.keeping_out, key, selector, domain) > 0
     }
 
@@ -193,10 +199,11 @@ impl<'a> Census<'a> {
     }
 
     /// How many pods of a selector are in each domain of its key.
-    pub(crate) fn counts(&self, key: &str, selector: SelectorId) -> DomainCounts {
-        let mut counts = self.there.get(&(key.to_owned(), selector)).cloned().unwrap_or_default();
-        for (to, more) in self.dealt.get(&(key.to_owned(), selector)).into_iter().flatten() {
-            *counts.entry(to.domain.clone()).or_insert(0) += more;
+    pub(crate) fn counts(&self, key: &Arc<str>, selector: SelectorId) -> DomainCounts {
+        let of = (Arc::clone(key), selector);
+        let mut counts = self.there.get(&of).cloned().unwrap_or_default();
+        for to in self.dealt.get(&of).into_iter().flat_map(BTreeMap::values) {
+            *counts.entry(Arc::clone(&to.domain)).or_insert(0) += to.pods;
         }
         counts
     }
@@ -210,26 +217,30 @@ impl<'a> Census<'a> {
     ) -> DomainCounts {
         let mut counts = DomainCounts::new();
         for node in &self.nodes {
-            let Some(domain) = node.labels.get(&rule.key) else { continue };
+            let Some(domain) = node.labels.get(&*rule.key) else { continue };
             let fits = terms.affinity == NodeInclusionPolicy::Ignore
                 || group.alternatives.iter().any(|one| one.admits(node.name, &node.offered));
             let tolerated = terms.taints == NodeInclusionPolicy::Ignore
                 || tolerates_forbidding(node.taints, group.tolerations).is_ok();
             if fits && tolerated {
                 let here = node.counts.get(&rule.selector).copied().unwrap_or(0);
-                *counts.entry(domain.clone()).or_insert(0) += here;
+                match counts.get_mut(domain.as_str()) {
+                    Some(count) => *count += here,
+                    None => {
+                        counts.insert(domain.as_str().into(), here);
+                    }
+                }
             }
         }
         let meets = |to: &DealtTo| {
-            terms.affinity == NodeInclusionPolicy::Ignore
-                || to
-                    .asked
-                    .iter()
-                    .any(|other| group.alternatives.iter().any(|one| one.asked.intersects(other).is_ok()))
+            let common = |other: &Alternative| {
+                group.alternatives.iter().any(|one| one.asked.intersects(&other.asked).is_ok())
+            };
+            terms.affinity == NodeInclusionPolicy::Ignore || to.asked.iter().any(common)
         };
-        let dealt = self.dealt.get(&(rule.key.clone(), rule.selector)).into_iter().flatten();
-        for (to, more) in dealt.filter(|(to, _)| meets(to)) {
-            *counts.entry(to.domain.clone()).or_insert(0) += more;
+        let dealt = self.dealt.get(&(Arc::clone(&rule.key), rule.selector));
+        for to in dealt.into_iter().flat_map(BTreeMap::values).filter(|to| meets(to)) {
+            *counts.entry(Arc::clone(&to.domain)).or_insert(0) += to.pods;
         }
         counts
     }
@@ -240,24 +251,28 @@ impl<'a> Census<'a> {
     }
 
     /// The least skew that pods which the plan has dealt to a domain ask for.
-    pub(crate) fn skew_asked(&self, key: &str, selector: SelectorId, domain: &str) -> Option<u32> {
-        self.skews.get(&(key.to_owned(), selector))?.get(domain).copied()
+    pub(crate) fn skew_asked(&self, key: &Arc<str>, selector: SelectorId, domain: &str) -> Option<u32> {
+        self.skews.get(&(Arc::clone(key), selector))?.get(domain).copied()
     }
 
     /// Pods of a group were dealt to a domain, after others of these pins.
-    pub(crate) fn deal(&mut self, group: &PodGroup<'_>, pins: &[Pin], pods: u32) {
+    pub(crate) fn deal(&mut self, group: &PodGroup<'_>, pins: &[Pin], asked: &Arc<Ways>, pods: u32) {
         let Some(Pin { key, value: domain }) = pins.last() else { return };
-        let to = DealtTo { domain: domain.clone(), asked: group.asked(pins) };
-        for selector in &group.is {
-            let dealt = self.dealt.entry((key.clone(), *selector)).or_default();
-            *dealt.entry(to.clone()).or_insert(0) += pods;
+        for selector in group.is.iter() {
+            let dealt = self.dealt.entry((Arc::clone(key), *selector)).or_default();
+            let to = dealt.entry((Arc::clone(domain), asked.id)).or_insert_with(|| DealtTo {
+                domain: Arc::clone(domain),
+                asked: Arc::clone(asked),
+                pods: 0,
+            });
+            to.pods += pods;
         }
         for rule in group.rules.iter().filter(|rule| rule.key == *key && rule.force == Force::Required) {
             match rule.kind {
                 RuleKind::Apart => add(&mut self.keeping_out, key, rule.selector, domain, pods),
                 RuleKind::With => {}
                 RuleKind::Spread(terms) => {
-                    let domains = self.skews.entry((key.clone(), rule.selector)).or_default();
+                    let domains = self.skews.entry((Arc::clone(key), rule.selector)).or_default();
                     let least = domains.entry(domain.clone()).or_insert(terms.max_skew);
                     *least = (*least).min(terms.max_skew);
                 }
@@ -266,13 +281,12 @@ impl<'a> Census<'a> {
     }
 
     /// Dealt pods found no place in the domain after all.
-    pub(crate) fn take_back(&mut self, group: &PodGroup<'_>, pins: &[Pin], pods: u32) {
+    pub(crate) fn take_back(&mut self, group: &PodGroup<'_>, pins: &[Pin], asked: &Arc<Ways>, pods: u32) {
         let Some(Pin { key, value: domain }) = pins.last() else { return };
-        let to = DealtTo { domain: domain.clone(), asked: group.asked(pins) };
-        for selector in &group.is {
-            let dealt = self.dealt.get_mut(&(key.clone(), *selector));
-            if let Some(count) = dealt.and_then(|dealt| dealt.get_mut(&to)) {
-                *count = count.saturating_sub(pods);
+        for selector in group.is.iter() {
+            let dealt = self.dealt.get_mut(&(Arc::clone(key), *selector));
+            if let Some(to) = dealt.and_then(|dealt| dealt.get_mut(&(Arc::clone(domain), asked.id))) {
+                to.pods = to.pods.saturating_sub(pods);
             }
         }
         let apart = |rule: &&PodRule| {
@@ -289,25 +303,25 @@ pub(crate) fn is_of_nodes(key: &str) -> bool {
     key == labels::HOSTNAME
 }
 
-type Counts = BTreeMap<(String, SelectorId), DomainCounts>;
+type Counts = BTreeMap<(Arc<str>, SelectorId), DomainCounts>;
 
-fn add(to: &mut Counts, key: &str, selector: SelectorId, domain: &str, pods: u32) {
-    let domains = to.entry((key.to_owned(), selector)).or_default();
+fn add(to: &mut Counts, key: &Arc<str>, selector: SelectorId, domain: &Arc<str>, pods: u32) {
+    let domains = to.entry((Arc::clone(key), selector)).or_default();
     match domains.get_mut(domain) {
         Some(count) => *count = count.saturating_add(pods),
         None => {
-            domains.insert(domain.to_owned(), pods);
+            domains.insert(Arc::clone(domain), pods);
         }
     }
 }
 
-fn take(from: &mut Counts, key: &str, selector: SelectorId, domain: &str, pods: u32) {
-    let domains = from.get_mut(&(key.to_owned(), selector));
+fn take(from: &mut Counts, key: &Arc<str>, selector: SelectorId, domain: &str, pods: u32) {
+    let domains = from.get_mut(&(Arc::clone(key), selector));
     if let Some(count) = domains.and_then(|domains| domains.get_mut(domain)) {
         *count = count.saturating_sub(pods);
     }
 }
 
-fn count(of: &Counts, key: &str, selector: SelectorId, domain: &str) -> u32 {
-    of.get(&(key.to_owned(), selector)).and_then(|domains| domains.get(domain)).copied().unwrap_or(0)
+fn count(of: &Counts, key: &Arc<str>, selector: SelectorId, domain: &str) -> u32 {
+    of.get(&(Arc::clone(key), selector)).and_then(|domains| domains.get(domain)).copied().unwrap_or(0)
 }

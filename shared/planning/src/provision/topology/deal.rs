@@ -8,10 +8,10 @@
 //! Groups that are the same to a key's rules are dealt as one, so that few of them are split.
 
 use std::collections::{BTreeMap, BTreeSet};
-
-use tenon_domain::requirement::Requirements;
+use std::sync::Arc;
 
 use super::super::needs::PodGroup;
+use super::super::ways::{Ways, WaysTable};
 use super::census::{Census, DomainCounts, is_of_nodes};
 use super::rules::{PodRule, RuleKind};
 use super::selectors::SelectorId;
@@ -20,7 +20,7 @@ use super::selectors::SelectorId;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DomainOffer {
     /// The label's value.
-    pub(crate) domain: String,
+    pub(crate) domain: Arc<str>,
     /// The least price of a pod on a new node; none where no new node can be there.
     pub(crate) price: Option<f64>,
     /// How many pods have room on nodes that are there.
@@ -31,9 +31,9 @@ pub(crate) struct DomainOffer {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pin {
     /// The label.
-    pub(crate) key: String,
+    pub(crate) key: Arc<str>,
     /// Its value.
-    pub(crate) value: String,
+    pub(crate) value: Arc<str>,
 }
 
 /// Pods of a group, with the domains that they go to.
@@ -57,7 +57,7 @@ pub(crate) struct Undealt {
     /// How many pods.
     pub(crate) pods: u32,
     /// The label.
-    pub(crate) key: String,
+    pub(crate) key: Arc<str>,
 }
 
 /// What was dealt.
@@ -86,12 +86,12 @@ enum Turn {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ClusterKey {
     turn: Turn,
-    /// What spreads that count only some nodes must know.
-    asked: Vec<Requirements>,
+    /// What they ask of their node, as a number: spreads that count only some nodes must know.
+    asked: usize,
     rules: Vec<PodRule>,
     is: Vec<SelectorId>,
     /// All domains that the pods could have without their pins.
-    domains: Vec<String>,
+    domains: Vec<Arc<str>>,
 }
 
 /// Deals the pods that wait. `offers` tells a group's domains of a key, under the pins that it has already.
@@ -99,7 +99,8 @@ pub(crate) fn deal<'a>(
     census: &mut Census<'_>,
     groups: &[PodGroup<'a>],
     waiting: &[u32],
-    mut offers: impl FnMut(&PodGroup<'a>, &Share, &str) -> Vec<DomainOffer>,
+    ways: &WaysTable,
+    mut offers: impl FnMut(&PodGroup<'a>, &Share, &Arc<str>) -> Vec<DomainOffer>,
 ) -> Deal {
     let all = groups.iter().zip(waiting).enumerate().filter(|(_, (_, pods))| **pods > 0);
     let mut dealt = Deal {
@@ -129,11 +130,12 @@ pub(crate) fn deal<'a>(
                 // A spread compares all domains that the pod itself could have.
                 false => offers(group, &Share { pins: Vec::new(), ..share.clone() }, &key),
             };
-            let cluster = cluster_of(group, &share.pins, &key, &asked, &everywhere);
+            let of = ways.pinned(&group.alternatives, &share.pins);
+            let cluster = cluster_of(group, &of, &key, &asked, &everywhere);
             clusters.entry(cluster).or_default().push((share, found));
         }
         for (cluster, members) in clusters {
-            let mut dealing = Dealing { census, before: &before, groups, key: &key, cluster: &cluster };
+            let mut dealing = Dealing { census, before: &before, groups, ways, key: &key, cluster: &cluster };
             dealing.deal(members, &mut shares, &mut dealt);
         }
         shares.sort_by_key(|share| share.group);
@@ -143,17 +145,17 @@ pub(crate) fn deal<'a>(
 }
 
 /// The keys with rules about more than one node; those with spreads come first, because they leave least choice.
-fn keys(groups: &[PodGroup<'_>], waiting: &[u32], census: &Census<'_>) -> Vec<String> {
+fn keys(groups: &[PodGroup<'_>], waiting: &[u32], census: &Census<'_>) -> Vec<Arc<str>> {
     let of_groups =
-        groups.iter().zip(waiting).filter(|(_, pods)| **pods > 0).flat_map(|(group, _)| &group.rules);
+        groups.iter().zip(waiting).filter(|(_, pods)| **pods > 0).flat_map(|(group, _)| group.rules.iter());
     let spread = |key: &str, waits: &[u32]| {
         let waiting = groups.iter().zip(waits).filter(|(_, pods)| **pods > 0);
         let mut rules = waiting.flat_map(|(group, _)| group.rules_of(key));
         rules.any(|rule| matches!(rule.kind, RuleKind::Spread(_)))
     };
-    let asked = of_groups.map(|rule| rule.key.clone());
-    let all: BTreeSet<String> = asked.chain(census.keys()).filter(|key| !is_of_nodes(key)).collect();
-    let (first, last): (Vec<String>, Vec<String>) = all.into_iter().partition(|key| spread(key, waiting));
+    let asked = of_groups.map(|rule| Arc::clone(&rule.key));
+    let all: BTreeSet<Arc<str>> = asked.chain(census.keys()).filter(|key| !is_of_nodes(key)).collect();
+    let (first, last): (Vec<Arc<str>>, Vec<Arc<str>>) = all.into_iter().partition(|key| spread(key, waiting));
     first.into_iter().chain(last).collect()
 }
 
@@ -166,7 +168,7 @@ fn asked(census: &Census<'_>, groups: &[PodGroup<'_>], waiting: &[u32], key: &st
 
 fn cluster_of(
     group: &PodGroup<'_>,
-    pins: &[Pin],
+    ways: &Ways,
     key: &str,
     asked: &BTreeSet<SelectorId>,
     offers: &[DomainOffer],
@@ -182,10 +184,10 @@ fn cluster_of(
     let turn = turn.max().unwrap_or(Turn::Counted);
     ClusterKey {
         turn,
-        asked: group.asked(pins),
+        asked: ways.id,
         rules,
         is,
-        domains: offers.iter().map(|offer| offer.domain.clone()).collect(),
+        domains: offers.iter().map(|offer| Arc::clone(&offer.domain)).collect(),
     }
 }
 
@@ -195,7 +197,8 @@ struct Dealing<'d, 'c, 'a> {
     /// The pods before this round.
     before: &'d Census<'c>,
     groups: &'d [PodGroup<'a>],
-    key: &'d str,
+    ways: &'d WaysTable,
+    key: &'d Arc<str>,
     cluster: &'d ClusterKey,
 }
 
@@ -212,7 +215,7 @@ impl Dealing<'_, '_, '_> {
             table.take(domain);
             quotas.iter_mut().skip(domain).take(1).for_each(|quota| *quota += 1);
         }
-        let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
+        let domains: Vec<Arc<str>> = offers.iter().map(|offer| Arc::clone(&offer.domain)).collect();
         for (share, _) in members {
             let mut left = share.pods;
             while left > 0 {
@@ -238,9 +241,10 @@ impl Dealing<'_, '_, '_> {
                 left -= quota;
                 let Some(value) = domains.get(domain) else { break };
                 let mut pins = share.pins.clone();
-                pins.push(Pin { key: self.key.to_owned(), value: value.clone() });
+                pins.push(Pin { key: Arc::clone(self.key), value: Arc::clone(value) });
                 if let Some(group) = self.groups.get(share.group) {
-                    self.census.deal(group, &pins, quota);
+                    let asked = self.ways.pinned(&group.alternatives, &pins);
+                    self.census.deal(group, &pins, &asked, quota);
                 }
                 shares.push(Share { group: share.group, pins, pods: quota });
             }
@@ -250,7 +254,7 @@ impl Dealing<'_, '_, '_> {
                     group: share.group,
                     pins,
                     pods: left,
-                    key: self.key.to_owned(),
+                    key: Arc::clone(self.key),
                 });
                 let follows = |rule: &PodRule| {
                     rule.kind == RuleKind::With
@@ -312,11 +316,11 @@ impl<'t> DealTable<'t> {
                     }
                     RuleKind::Apart | RuleKind::With => census.counts(key, rule.selector),
                 };
-                let offered: BTreeSet<&str> = offers.iter().map(|offer| offer.domain.as_str()).collect();
-                let others: BTreeSet<&String> = counts.keys().chain(&cluster.domains).collect();
+                let offered: BTreeSet<&str> = offers.iter().map(|offer| &*offer.domain).collect();
+                let others: BTreeSet<&Arc<str>> = counts.keys().chain(&cluster.domains).collect();
                 let elsewhere: Vec<u32> = others
                     .into_iter()
-                    .filter(|domain| !offered.contains(domain.as_str()))
+                    .filter(|domain| !offered.contains(&***domain))
                     .map(|domain| counts.get(domain).copied().unwrap_or(0))
                     .collect();
                 RuleState {

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use tenon_domain::api::PodShape;
 use tenon_domain::api::pod::{
@@ -22,7 +23,7 @@ use super::selectors::{PodSelector, SelectorId};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PodRule {
     /// The label whose values are domains.
-    pub(crate) key: String,
+    pub(crate) key: Arc<str>,
     /// The pods that it counts.
     pub(crate) selector: SelectorId,
     /// What it asks.
@@ -104,7 +105,7 @@ impl Rules {
     ) -> Self {
         let mut rules = Self::default();
         let mut term = |term: &PodAffinityTerm, kind, force| PodRule {
-            key: term.topology_key.clone(),
+            key: key_of(&term.topology_key),
             selector: id(selector_of(term, shape, namespaces)),
             kind,
             force,
@@ -137,8 +138,8 @@ impl Rules {
     }
 
     /// The labels of all rules.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
-        self.all().map(|rule| rule.key.as_str())
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.all().map(|rule| &rule.key)
     }
 
     /// The selectors of all rules about single nodes.
@@ -220,7 +221,7 @@ fn spread(
     });
     let namespaces = Some(BTreeSet::from([shape.namespace.clone()]));
     PodRule {
-        key: constraint.topology_key.clone(),
+        key: key_of(&constraint.topology_key),
         selector: id(PodSelector { namespaces, labels }),
         kind: RuleKind::Spread(SpreadTerms {
             max_skew: constraint.max_skew,
@@ -239,4 +240,8 @@ fn sorted(mut labels: LabelSelector) -> LabelSelector {
     labels.requirements.sort();
     labels.requirements.dedup();
     labels
+}
+
+fn key_of(label: &str) -> Arc<str> {
+    label.into()
 }
