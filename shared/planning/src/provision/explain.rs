@@ -189,7 +189,7 @@ pub fn explain(input: &ProvisionInput, pod: &Pod) -> PodExplanation {
     let measures = measures(&alone);
     let selectors = census::selectors(&alone);
     let residents = census::residents(&alone, &selectors);
-    let (groups, refused) = needs::groups(&alone, &measures.dimensions, &selectors, &residents);
+    let (groups, refused) = needs::groups(&alone, &measures, &selectors, &residents);
     let pools = compiled(&alone, &measures);
     PodExplanation {
         refused: refused.first().map(|one| one.reason().clone()),
@@ -265,7 +265,7 @@ fn of_pool(pool: &Pool<'_>, group: &PodGroup<'_>) -> PoolExplanation {
 fn refusal(pool: &Pool<'_>, group: &PodGroup<'_>) -> Option<Reason> {
     diagnose::not_ready(pool.input).or_else(|| diagnose::untolerated(pool, group)).or_else(|| {
         let mut conflicts = Vec::new();
-        for alternative in &group.alternatives {
+        for alternative in group.alternatives.iter() {
             match alternative.for_new_node() {
                 Some(asked) => match pool.offered.compatible(&asked, UndefinedKeys::WellKnownAreOpen) {
                     Ok(()) => return None,
@@ -383,8 +383,9 @@ fn unmet(pool: &Pool<'_>, merged: &[Requirements], types: &[&Type<'_>]) -> Optio
         let class = EquivalenceClass {
             merged: merged.clone(),
             prices: Vec::new(),
+            allowed: Vec::new(),
             capacity_types: Vec::new(),
-            front: Vec::new(),
+            front: [].into(),
         };
         let (key, min_values) = pool.unmet_min_values(&class, types)?;
         first = first.or(Some(Reason::MinValuesNotSatisfied { key, min_values }));
