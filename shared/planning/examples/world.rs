@@ -114,6 +114,8 @@ fn figures(kind: &str, count: u64, seed: u64) -> [String; NAMES.len()] {
 
 /// The time that this thread has run.
 fn nanos() -> u64 {
+    // The kernel brings the figure up to date when the thread gives way.
+    std::thread::yield_now();
     let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     times.split(' ').next().unwrap().parse().unwrap()
 }

@@ -123,6 +123,7 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now:
         allowed: Vec::new(),
         capacity_types: Vec::new(),
         front: [].into(),
+        tried: [].into(),
     };
     match pool.unmet_min_values(&class, &available) {
         Some((key, min_values)) => Reason::MinValuesNotSatisfied { key, min_values },

@@ -61,4 +61,3 @@ pub(crate) fn sum(members: &[Member<'_>], counts: &[(usize, u32)]) -> DenseAmoun
     }
     need
 }
-

@@ -14,11 +14,11 @@ use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::ResourceList;
 
 use super::dense::within;
+use super::draft::Draft;
 use super::input::{PoolInput, ProvisionInput, Purpose};
 use super::offers::SharedPart;
 use super::open::OpenOfferings;
 use super::output::{AskReason, PlannedClaim, UsableOffering};
-use super::draft::Draft;
 use super::pool::{EquivalenceClass, Pool, Type};
 use super::reserved::may_use;
 

@@ -162,8 +162,7 @@ impl<'a> Buckets<'a> {
     /// The first lane with pods.
     pub(crate) fn first(&mut self, waiting: &[u32], refused: &[bool]) -> Option<usize> {
         let open = |(left, refused): (&u32, &bool)| *left > 0 && !refused;
-        let found = waiting.iter().zip(refused).skip(self.cursor).position(open)?;
-        self.cursor += found;
+        self.cursor += waiting.iter().zip(refused).skip(self.cursor).position(open)?;
         Some(self.cursor)
     }
 

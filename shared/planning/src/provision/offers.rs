@@ -88,7 +88,8 @@ impl Pool<'_> {
                         || one.host_ports.is_subset(&chosen.host_ports))
             })
         };
-        let types: Vec<usize> = choices.order.iter().filter(holds).take(MAX_INSTANCE_TYPES).copied().collect();
+        let types: Vec<usize> =
+            choices.order.iter().filter(holds).take(MAX_INSTANCE_TYPES).copied().collect();
         let key = (draft.class, types);
         if let Some(known) = offers.alike.get(&key) {
             return Some(Arc::clone(known));
@@ -151,7 +152,8 @@ impl Pool<'_> {
         let capacity_types: BTreeSet<CapacityType> = places().map(|place| place.capacity_type).collect();
         let types = types.iter().filter_map(|index| self.types.get(*index));
         let names: Vec<InstanceType> = types.map(|one| one.option.facts.name.clone()).collect();
-        let price = cheapest.first_key_value().map(|(_, price)| *price).filter(|price| *price < UNKNOWN_PRICE);
+        let price =
+            cheapest.first_key_value().map(|(_, price)| *price).filter(|price| *price < UNKNOWN_PRICE);
         Some(SharedPart {
             requirements: narrowed(&class.merged, &names, &zones, &capacity_types).into(),
             instance_types: names.into(),

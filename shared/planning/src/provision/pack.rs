@@ -9,7 +9,8 @@
 //!
 //! So every machine pays for itself by its pods, and the last few pods get a small one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::dense::{times_fit, within};
 use super::draft::{Draft, Member, sum};
@@ -41,7 +42,6 @@ impl RankedPattern {
 /// What choosing a claim works with.
 struct Trying<'t> {
     scratch: &'t mut Scratch,
-    scouting: &'t mut Scouting,
     steps: &'t mut Steps,
     /// Whether few pods are left.
     few: bool,
@@ -138,10 +138,11 @@ fn attempt(pool: &mut Pool<'_>, members: &[Member<'_>], filling: Filling, steps:
     let mut waiting: Vec<u32> = members.iter().map(|member| member.waiting).collect();
     let mut limits: Vec<i128> = pool.limits.iter().map(|(_, left)| *left).collect();
     let mut buckets = Buckets::of(members);
-    let (mut scratch, mut scouting) = (Scratch::default(), Scouting::default());
+    let mut scratch = Scratch::default();
     let mut pods: u64 = waiting.iter().map(|left| u64::from(*left)).sum();
     let needs_others = |(_, member): &(usize, &Member<'_>)| member.rules.keeps_together();
-    let followers: Vec<usize> = members.iter().enumerate().filter(needs_others).map(|(index, _)| index).collect();
+    let followers: Vec<usize> =
+        members.iter().enumerate().filter(needs_others).map(|(index, _)| index).collect();
     let mut refused = vec![false; members.len()];
     let mut drafts = Vec::new();
     let mut begun: BTreeSet<SelectorId> = BTreeSet::new();
@@ -156,7 +157,7 @@ fn attempt(pool: &mut Pool<'_>, members: &[Member<'_>], filling: Filling, steps:
             filling,
         };
         let few = pods <= FEW_PODS;
-        let mut trying = Trying { scratch: &mut scratch, scouting: &mut scouting, steps, few };
+        let mut trying = Trying { scratch: &mut scratch, steps, few };
         let Some(mut draft) = best_draft(pool, &fill, seed, &limits, &mut trying) else {
             refused.iter_mut().skip(seed).take(1).for_each(|refused| *refused = true);
             continue;
@@ -197,47 +198,8 @@ fn repeats(draft: &Draft, waiting: &[u32], limits: &[i128], charges: &[i128]) ->
     by_pods.chain(by_limits).min().unwrap_or(1).max(1)
 }
 
-/// With at most so many pods left, every type is tried for them.
+/// With at most so many pods left, every size of a type is tried for them.
 const FEW_PODS: u64 = 128;
-/// How many of the types that were best lately are tried for a claim.
-const TRIED_BEST: usize = 6;
-/// How many other types are tried for a claim: others each time.
-const TRIED_OTHERS: usize = 4;
-/// How many types are tried for the first claim of a class.
-const TRIED_FIRST: usize = 64;
-
-/// Which types were worth their price lately, by class of the seed.
-#[derive(Default)]
-struct Scouting {
-    by_class: BTreeMap<usize, Scouted>,
-}
-
-/// What is known about the types of a class.
-#[derive(Default)]
-struct Scouted {
-    /// By place in the class's front: price for worth when the type was last tried.
-    ratios: BTreeMap<usize, f64>,
-    /// Where the next others are looked for.
-    next: usize,
-}
-
-impl Scouted {
-    /// The places in a front of `types` to try, ascending.
-    fn places(&mut self, types: usize) -> BTreeSet<usize> {
-        if self.ratios.is_empty() {
-            return (0..types).step_by(types.div_ceil(TRIED_FIRST).max(1)).collect();
-        }
-        let mut ranked: Vec<(f64, usize)> = self.ratios.iter().map(|(place, ratio)| (*ratio, *place)).collect();
-        ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let mut places: BTreeSet<usize> = ranked.into_iter().take(TRIED_BEST).map(|(_, place)| place).collect();
-        for _ in 0..TRIED_OTHERS {
-            places.insert(self.next % types.max(1));
-            // A step that shares no factor with most lengths comes to all places.
-            self.next += types / TRIED_OTHERS + 1;
-        }
-        places
-    }
-}
 
 /// The claim with the least cost for its content, among those with a pod of the seed.
 fn best_draft(
@@ -248,9 +210,11 @@ fn best_draft(
     trying: &mut Trying<'_>,
 ) -> Option<Draft> {
     let member = fill.members.get(seed)?;
-    let front = std::sync::Arc::clone(&pool.class(member.class)?.front);
-    let mut ranked: Vec<RankedPattern> = Vec::new();
     let picky = pool.has_min_values();
+    let class = pool.class(member.class)?;
+    let front = if picky || trying.few { &class.front } else { &class.tried };
+    let front = Arc::clone(front);
+    let mut ranked: Vec<RankedPattern> = Vec::new();
     let holds = |type_index: &usize| {
         pool.types.get(*type_index).is_some_and(|one| {
             within(member.need, &one.room)
@@ -258,24 +222,13 @@ fn best_draft(
         })
     };
     let holders: Vec<usize> = front.iter().copied().filter(holds).collect();
-    let all = picky || trying.few || member.rules.keeps_together() || holders.len() <= TRIED_BEST + TRIED_OTHERS;
-    let scouted = trying.scouting.by_class.entry(member.class).or_default();
-    let mut places: BTreeSet<usize> = if all { (0..holders.len()).collect() } else { BTreeSet::new() };
-    if !all {
-        let skipped = front.len() - holders.len();
-        places.extend(scouted.places(front.len()).into_iter().filter_map(|place| place.checked_sub(skipped)));
-        // The cheapest that holds the seed.
-        places.extend([0, 1]);
-    }
-    for place in places {
-        let Some(type_index) = holders.get(place).copied() else { continue };
+    for type_index in holders {
         if !trying.steps.take(fill.buckets.len()) {
             break;
         }
         let Some(pattern) = fill.pattern(pool, seed, type_index, trying.scratch) else { continue };
         let price = pool.price(pattern.class, type_index)?;
         let ratio = as_float(price) / pattern.worth;
-        scouted.ratios.insert(place + (front.len() - holders.len()), ratio);
         let rank = (fill.left_behind(seed, &pattern), ratio, price, type_index);
         let found = RankedPattern { rank, pattern };
         // Without `minValues` the best so far is all that matters.

@@ -13,7 +13,7 @@ use tenon_domain::catalog::{CapacityType, InstanceTypeOption, OfferedReservation
 use tenon_domain::id::ReservationId;
 use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
-use tenon_domain::requirement::{Requirements, UndefinedKeys};
+use tenon_domain::requirement::{Requirement, Requirements, UndefinedKeys};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::tolerates_forbidding;
 
@@ -78,6 +78,8 @@ pub(crate) struct Pool<'a> {
     pub(crate) places: Vec<&'a Offering>,
     /// What claims of the pool share.
     pub(crate) offers: Offers,
+    /// By requirement and type, whether the type's labels are compatible.
+    labels: BTreeMap<Requirement, Vec<bool>>,
     /// Answers to questions about groups.
     pub(crate) answers: Answers,
     classes: Vec<EquivalenceClass>,
@@ -123,6 +125,8 @@ pub(crate) struct EquivalenceClass {
     pub(crate) capacity_types: Vec<Option<CapacityType>>,
     /// Types that none is both cheaper and larger than; cheapest first.
     pub(crate) front: Arc<[usize]>,
+    /// Those of them that packing tries: of types that are the same but for their size, few sizes.
+    pub(crate) tried: Arc<[usize]>,
 }
 
 /// The template's requirements: its own, its labels', and the pool's label.
@@ -180,7 +184,15 @@ impl<'a> Pool<'a> {
                     Some(known) if **known == host_ports => Arc::clone(known),
                     Some(_) | None => Arc::clone(shared_ports.insert(Arc::new(host_ports))),
                 };
-                Type { option, room, overhead, overhead_rank, host_ports, charges, offerings: places.of(option) }
+                Type {
+                    option,
+                    room,
+                    overhead,
+                    overhead_rank,
+                    host_ports,
+                    charges,
+                    offerings: places.of(option),
+                }
             })
             .collect();
         Self {
@@ -192,6 +204,7 @@ impl<'a> Pool<'a> {
             limits,
             places: places.found,
             offers: Offers::default(),
+            labels: BTreeMap::new(),
             answers: Answers::default(),
             classes: Vec::new(),
             by_requirements: BTreeMap::new(),
@@ -382,8 +395,7 @@ impl<'a> Pool<'a> {
         let allowed: Vec<bool> = self.places.iter().map(|offering| offering.goes_with(&merged)).collect();
         let goes = |one: &Type<'_>| within(need, &one.room) && one.option.labels.intersects(&merged).is_ok();
         let least = |one: &Type<'_>| {
-            let prices =
-                one.offerings.iter().filter(|of| allowed.get(of.place).copied().unwrap_or(false));
+            let prices = one.offerings.iter().filter(|of| allowed.get(of.place).copied().unwrap_or(false));
             prices.map(|offering| offering.price).min()
         };
         self.types
@@ -394,21 +406,37 @@ impl<'a> Pool<'a> {
             .collect()
     }
 
+    /// By type, whether its labels are compatible.
+    fn labelled(&mut self, merged: &Requirements) -> Vec<bool> {
+        let mut all = vec![true; self.types.len()];
+        for requirement in merged.iter() {
+            let known = self.labels.entry(requirement.clone()).or_insert_with(|| {
+                let asked: Requirements = std::iter::once(requirement.clone()).collect();
+                self.types.iter().map(|one| one.option.labels.intersects(&asked).is_ok()).collect()
+            });
+            all.iter_mut().zip(known.iter()).for_each(|(all, one)| *all &= *one);
+        }
+        all
+    }
+
     fn intern(&mut self, merged: Requirements) -> Option<usize> {
         if let Some(id) = self.by_requirements.get(&merged) {
             return self.classes.get(*id).is_some_and(|class| !class.front.is_empty()).then_some(*id);
         }
         let allowed: Vec<bool> = self.places.iter().map(|offering| offering.goes_with(&merged)).collect();
+        let labelled = self.labelled(&merged);
         let (capacity_types, prices): (Vec<Option<CapacityType>>, Vec<Option<u64>>) = self
             .types
             .iter()
-            .map(|one| one.first(&allowed).filter(|_| one.option.labels.intersects(&merged).is_ok()))
+            .zip(labelled)
+            .map(|(one, labelled)| one.first(&allowed).filter(|_| labelled))
             .map(Option::unzip)
             .unzip();
         let front = front(&self.types, &prices);
+        let tried = thinned(&self.types, &prices, &front);
         let (id, possible) = (self.classes.len(), !front.is_empty());
         self.by_requirements.insert(merged.clone(), id);
-        self.classes.push(EquivalenceClass { merged, prices, allowed, capacity_types, front });
+        self.classes.push(EquivalenceClass { merged, prices, allowed, capacity_types, front, tried });
         possible.then_some(id)
     }
 }
@@ -511,16 +539,46 @@ fn front(types: &[Type<'_>], prices: &[Option<u64>]) -> Arc<[usize]> {
     priced.sort_by(|a, b| (a.0, &b.2.room, a.1).cmp(&(b.0, &a.2.room, b.1)));
     let mut front: Vec<(usize, &Type<'_>)> = Vec::new();
     for (_, index, one) in priced {
-        let dominated = front.iter().any(|(_, kept)| {
+        // The dearest of them are likeliest to be larger.
+        let dominated = front.iter().rev().any(|(_, kept)| {
             within(&one.room, &kept.room)
                 && within_charges(&kept.charges, &one.charges)
-                && kept.host_ports.is_subset(&one.host_ports)
+                && (Arc::ptr_eq(&kept.host_ports, &one.host_ports)
+                    || kept.host_ports.is_subset(&one.host_ports))
         });
         if !dominated {
             front.push((index, one));
         }
     }
     front.into_iter().map(|(index, _)| index).collect()
+}
+
+/// In percent: types whose prices differ by less are one size.
+const SAME_SIZE: u64 = 120;
+/// In percent: types whose room for their price differs by less are the same but for their size.
+const SAME_SHAPE: f64 = 104.0;
+
+/// The types of a front without those that a slightly cheaper one stands for: it has nearly the same room for its price.
+/// The cheapest is always kept.
+#[expect(clippy::cast_precision_loss, reason = "only near ratios are looked for")]
+fn thinned(types: &[Type<'_>], prices: &[Option<u64>], front: &[usize]) -> Arc<[usize]> {
+    let mut kept: Vec<(usize, u64, &Type<'_>)> = Vec::new();
+    for index in front {
+        let (Some(one), Some(Some(price))) = (types.get(*index), prices.get(*index)) else { continue };
+        let stands_for = |(_, other, kept): &&(usize, u64, &Type<'_>)| {
+            let near = |(a, b): (&i64, &i64)| {
+                let (a, b) = (*a as f64 * *other as f64, *b as f64 * *price as f64);
+                a.max(b) * 100.0 <= a.min(b) * SAME_SHAPE
+            };
+            one.room.iter().zip(&kept.room).all(near)
+        };
+        // Prices ascend.
+        let alike = kept.iter().rev().take_while(|(_, other, _)| *price * 100 < *other * SAME_SIZE);
+        if alike.filter(stands_for).next().is_none() {
+            kept.push((*index, *price, one));
+        }
+    }
+    kept.into_iter().map(|(index, ..)| index).collect()
 }
 
 fn within_charges(charges: &[i128], bound: &[i128]) -> bool {

@@ -14,11 +14,11 @@ use std::collections::BTreeSet;
 
 use tenon_domain::catalog::{CapacityType, PriceRank};
 
+use super::draft::{Draft, Member};
 use super::finish::{TypesOffered, price_of};
 use super::input::{PoolStanding, ProvisionInput, Purpose};
 use super::open::OpenOfferings;
 use super::output::AskReason;
-use super::draft::{Draft, Member};
 use super::pack;
 use super::pool::{EquivalenceClass, Pool, Type};
 use super::round::{PlanInProgress, Preference, cheapest_alternative};

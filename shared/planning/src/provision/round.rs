@@ -10,12 +10,12 @@ use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::{tolerates_all, tolerates_forbidding};
 
 use super::dense::{add_times, times};
+use super::draft::{Draft, Member};
 use super::existing::Rooms;
 use super::input::ProvisionInput;
 use super::needs::{PodGroup, counted};
 use super::open::OpenOfferings;
 use super::output::{Placement, PlannedClaim};
-use super::draft::{Draft, Member};
 use super::pack;
 use super::pool::Pool;
 use super::probe;

@@ -11,8 +11,8 @@ use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::ResourceList;
 
 use super::dense::{DenseAmounts, add_times, take_times, times, times_fit};
-use super::needs::{counted, ports_conflict};
 use super::draft::{Draft, Member};
+use super::needs::{counted, ports_conflict};
 use super::pool::Pool;
 use super::round::{PlanInProgress, Preference, last_pods};
 use super::topology::neighbours::{FirstOfItsKind, NodeNeighbours};

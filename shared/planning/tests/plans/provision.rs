@@ -425,7 +425,7 @@ fn a_type_that_is_cheaper_and_larger_but_over_the_limit_hides_no_other() {
     let mut both = pool("default", vec![large, FakeType::new("a.little", 2, 2, 5).option()]);
     both.pool.limits = list(&[("cpu", "4")]);
     let (plan, _) = claims(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![both]), 1);
-    assert_eq!(plan.claims[0].instance_types, ["a.little"].map(|name| InstanceType::parse(name).unwrap()));
+    assert_eq!(*plan.claims[0].instance_types, ["a.little"].map(|name| InstanceType::parse(name).unwrap()));
 }
 
 #[test]

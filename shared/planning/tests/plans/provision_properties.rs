@@ -260,7 +260,7 @@ proptest! {
             let all = pods.plus(&daemons_on(&world, &claim.taints));
             prop_assert_eq!(&all, &claim.requests);
             prop_assert!(!claim.instance_types.is_empty());
-            for name in &claim.instance_types {
+            for name in claim.instance_types.iter() {
                 let one = world.pools[0].types.iter().find(|one| one.facts.name == *name).unwrap();
                 prop_assert!(all.fits(&one.allocatable), "{} on {}", all, name);
             }
