@@ -10,9 +10,7 @@ use serde_json::{Map, Value, json};
 use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
 use tenon_domain::snapshot::{ActionProgress, ActionReport};
-use tenon_domain::taint::{
-    DISRUPTED, NOT_READY, OPENING, Taint, TaintEffect, UNREGISTERED, merge_taints,
-};
+use tenon_domain::taint::{DISRUPTED, NOT_READY, OPENING, Taint, TaintEffect, UNREGISTERED, merge_taints};
 use tenon_snapshot::object::{self, Kind, Object, text};
 use tenon_snapshot::{ActionKind, NodeAction, PodRef};
 

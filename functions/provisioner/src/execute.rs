@@ -188,7 +188,8 @@ impl<'a> Sending<'a> {
             for due in some {
                 prepared.push(self.prepare(ports, due, now).await?);
             }
-            let asked = some.iter().zip(prepared).map(|(due, prepared)| ask(ports, due.launch, prepared, now));
+            let asked =
+                some.iter().zip(prepared).map(|(due, prepared)| ask(ports, due.launch, prepared, now));
             let answers = futures::future::join_all(asked).await;
             for (due, outcome) in some.iter().zip(answers) {
                 self.settle(ports, due, outcome).await?;
@@ -366,12 +367,7 @@ fn looked_for_at(launch: &Launch, now: Timestamp) -> Timestamp {
 }
 
 /// Sends a prepared launch.
-async fn ask<P: Ports>(
-    ports: &P,
-    launch: &Launch,
-    prepared: PreparedLaunch,
-    now: Timestamp,
-) -> SendOutcome {
+async fn ask<P: Ports>(ports: &P, launch: &Launch, prepared: PreparedLaunch, now: Timestamp) -> SendOutcome {
     match prepared {
         PreparedLaunch::Outcome(outcome) => outcome,
         PreparedLaunch::Request(request) => match ports.ec2().create_fleet(&request).await {

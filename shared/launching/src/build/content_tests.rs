@@ -87,7 +87,7 @@ fn a_kubelet_registers_with_the_labels_of_its_claim_its_pool_and_how_it_is_paid(
     );
     let mut reserved = planned("default-a", &["m5.large a reserved 0"]);
     let id = "cr-1".parse().unwrap();
-    reserved.offerings[0].reservation =
+    reserved.offerings.iter_mut().next().unwrap().reservation =
         Some(OfferedReservation { kind: ReservationKind::Default, id, left: 1 });
     assert_eq!(
         registered_labels(reserved),

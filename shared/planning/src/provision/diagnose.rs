@@ -15,7 +15,7 @@ use tenon_domain::unavailable::FIRST_HOLD;
 
 use super::input::{PoolInput, PoolReadiness};
 use super::needs::{Alternative, PodGroup, ports_conflict};
-use super::pool::{EquivalenceClass, Limit, Pool, Type, taken_from};
+use super::pool::{Limit, Pool, Type, taken_from};
 use super::report::{Reason, UnschedulableCause};
 
 /// Why a pool that isn't ready can't be used.
@@ -117,15 +117,7 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now:
             Limit::ClusterNodes => Reason::MaxNodesReached,
         };
     }
-    let class = EquivalenceClass {
-        merged: merged.clone(),
-        prices: Vec::new(),
-        allowed: Vec::new(),
-        capacity_types: Vec::new(),
-        front: [].into(),
-        tried: [].into(),
-    };
-    match pool.unmet_min_values(&class, &available) {
+    match pool.unmet_min_values(merged, &available) {
         Some((key, min_values)) => Reason::MinValuesNotSatisfied { key, min_values },
         None => Reason::StepBudgetExhausted,
     }

@@ -23,7 +23,7 @@ use tenon_domain::resources::ResourceName;
 use super::diagnose;
 use super::input::{ProvisionInput, Purpose};
 use super::needs::{self, Alternative, PodGroup, ports_conflict};
-use super::pool::{EquivalenceClass, Limit, Pool, Type, taken_from};
+use super::pool::{Limit, Pool, Type, taken_from};
 use super::report::Reason;
 use super::topology::census;
 use super::{compiled, measures};
@@ -380,14 +380,7 @@ fn named(found: &Incompatible) -> Option<(String, String)> {
 fn unmet(pool: &Pool<'_>, merged: &[Requirements], types: &[&Type<'_>]) -> Option<Reason> {
     let mut first = None;
     for merged in merged {
-        let class = EquivalenceClass {
-            merged: merged.clone(),
-            prices: Vec::new(),
-            allowed: Vec::new(),
-            capacity_types: Vec::new(),
-            front: [].into(),
-        };
-        let (key, min_values) = pool.unmet_min_values(&class, types)?;
+        let (key, min_values) = pool.unmet_min_values(merged, types)?;
         first = first.or(Some(Reason::MinValuesNotSatisfied { key, min_values }));
     }
     first

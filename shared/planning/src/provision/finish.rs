@@ -94,14 +94,14 @@ impl<'a> Pool<'a> {
     /// Whether a claim of a type with such pods satisfies `minValues`.
     pub(crate) fn satisfies_min_values(&self, class: usize, chosen: usize, need: &[i64]) -> bool {
         self.class(class).is_some_and(|class| {
-            self.unmet_min_values(class, &self.holding(class, self.open, chosen, need)).is_none()
+            self.unmet_min_values(&class.merged, &self.holding(class, self.open, chosen, need)).is_none()
         })
     }
 
     /// The first key for which the types don't satisfy `minValues`.
     pub(crate) fn unmet_min_values(
         &self,
-        class: &EquivalenceClass,
+        merged: &Requirements,
         types: &[&Type<'_>],
     ) -> Option<(String, u32)> {
         self.offered.iter().find_map(|requirement| {
@@ -109,14 +109,14 @@ impl<'a> Pool<'a> {
             let key = requirement.key();
             let mut values: BTreeSet<&str> = BTreeSet::new();
             for one in types {
-                let offerings = || self.offerings(one, &class.merged, self.open);
+                let offerings = || self.offerings(one, merged, self.open);
                 match key {
                     labels::ZONE => values.extend(offerings().map(|o| o.zone.as_str())),
                     labels::ZONE_ID => values.extend(offerings().map(|o| o.zone_id.as_str())),
                     labels::CAPACITY_TYPE => values.extend(offerings().map(|o| o.capacity_type.as_str())),
                     _ => {
                         let known = one.option.labels.get(key).filter(|label| !label.is_complement());
-                        let allowed = |value: &&String| class.merged.allows(key, value);
+                        let allowed = |value: &&String| merged.allows(key, value);
                         values.extend(
                             known.iter().flat_map(|l| l.values()).filter(allowed).map(String::as_str),
                         );
