@@ -14,6 +14,7 @@ mod drawn;
 #[path = "../tests/plans/catalogue.rs"]
 mod catalogue;
 
+#[expect(dead_code, reason = "a part of what the tests share")]
 #[path = "../tests/plans/sized_worlds.rs"]
 mod sized_worlds;
 

@@ -1,6 +1,6 @@
 //! What a plan costs in a fresh process: `cargo run --release -p tenon-planning --example world -- deployments 20000`.
 //!
-//! The first argument is the kind of world (`peers`, `preferring`, `deployments`), the second the number of pods; then
+//! The first argument is the kind of world (`peers`, `preferring`, `mixed`, `deployments`), the second the number of pods; then
 //! come the seed (1) and the number of processes (1). With several, the line has the medians. Without arguments, all
 //! lines of `docs/planner.md` are printed.
 //!
@@ -31,16 +31,18 @@ use tenon_planning::provision::plan;
 use tenon_planning::solve;
 
 /// The worlds of the document.
-const TABLE: [(&str, u64); 11] = [
+const TABLE: [(&str, u64); 13] = [
     ("peers", 1_000),
     ("peers", 5_000),
     ("peers", 20_000),
     ("preferring", 4_000),
+    ("mixed", 500),
+    ("mixed", 2_000),
+    ("mixed", 5_000),
     ("deployments", 100),
     ("deployments", 1_000),
     ("deployments", 5_000),
     ("deployments", 20_000),
-    ("deployments", 50_000),
     ("deployments", 100_000),
     ("deployments", 200_000),
 ];
@@ -86,6 +88,7 @@ fn figures(kind: &str, count: u64, seed: u64) -> [String; NAMES.len()] {
     let world = match kind {
         "peers" => sized_worlds::peers(count, seed),
         "preferring" => sized_worlds::preferring(count, seed),
+        "mixed" => sized_worlds::mixed(count, seed),
         _ => sized_worlds::deployments(count, seed),
     };
     // The highest mark of memory begins here.

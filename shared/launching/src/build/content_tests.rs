@@ -64,7 +64,7 @@ fn claims_whose_nodes_differ_in_anything_share_no_launch() {
     check("EFA", |claim| {
         claim.requests = ResourceList::new().with(ResourceName::EFA, Quantity::from_integer(1))
     });
-    check("offerings", |claim| claim.offerings.iter_mut().next().unwrap().price = None);
+    check("offerings", |claim| claim.offerings.iter_mut().for_each(|one| one.price = None));
 }
 
 /// The labels in the user data of the claim's launch.
@@ -86,9 +86,10 @@ fn a_kubelet_registers_with_the_labels_of_its_claim_its_pool_and_how_it_is_paid(
          karpenter.sh/do-not-sync-taints=true,karpenter.sh/nodepool=default,team=a"
     );
     let mut reserved = planned("default-a", &["m5.large a reserved 0"]);
-    let id = "cr-1".parse().unwrap();
-    reserved.offerings.iter_mut().next().unwrap().reservation =
-        Some(OfferedReservation { kind: ReservationKind::Default, id, left: 1 });
+    for offering in reserved.offerings.iter_mut() {
+        let id = "cr-1".parse().unwrap();
+        offering.reservation = Some(OfferedReservation { kind: ReservationKind::Default, id, left: 1 });
+    }
     assert_eq!(
         registered_labels(reserved),
         "karpenter.k8s.aws/capacity-reservation-id=cr-1,\

@@ -21,14 +21,17 @@ use super::topology::selectors::SelectorId;
 pub(crate) enum Filling {
     /// As many of each lane as fit, in order.
     InOrder,
+    /// The same, but those that ask for the same as the seed first: others may have cheaper places.
+    LikeFirst,
     /// The lanes that best match the shape of the free room.
     Balanced,
 }
 
-/// Which pods may join a claim: first those with the same price on their own, so that cheaper pods (spot, beside pods
-/// that need on-demand capacity) don't take the room; then all.
+/// Which pods may join a claim: those that ask for the same; those with the same price on their own, so that cheaper
+/// pods (spot, beside pods that need on-demand capacity) don't take the room; then all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guests {
+    Like,
     Equals,
     All,
 }
@@ -120,7 +123,7 @@ impl Fill<'_> {
         };
         let first = match self.filling {
             Filling::Balanced if !member.rules.keeps_together() => 1,
-            Filling::InOrder | Filling::Balanced => u32::MAX,
+            Filling::InOrder | Filling::LikeFirst | Filling::Balanced => u32::MAX,
         };
         if !filling.add(pool, self, seed, first) {
             return None;
@@ -129,9 +132,12 @@ impl Fill<'_> {
         for index in self.followers.iter().filter(|index| **index != seed) {
             filling.add(pool, self, *index, u32::MAX);
         }
+        if self.filling == Filling::LikeFirst {
+            self.in_order(pool, &mut filling, Guests::Like);
+        }
         for guests in [Guests::Equals, Guests::All] {
             match self.filling {
-                Filling::InOrder => self.in_order(pool, &mut filling, guests),
+                Filling::InOrder | Filling::LikeFirst => self.in_order(pool, &mut filling, guests),
                 Filling::Balanced => self.balance(pool, &mut filling, guests),
             }
         }
@@ -212,6 +218,7 @@ impl Fill<'_> {
 fn welcome(pool: &Pool<'_>, filling: &Filled<'_, '_>, class: usize, guests: Guests) -> bool {
     match guests {
         Guests::All => true,
+        Guests::Like => class == filling.pattern.class,
         Guests::Equals => pool.price(class, filling.type_index) == filling.price,
     }
 }

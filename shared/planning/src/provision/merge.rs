@@ -1,7 +1,12 @@
-//! Two claims of a pool as one, where that is cheaper.
+//! Two claims of a pool as one, where that costs no more: fewer nodes.
 //!
 //! Decides which drafts share a node after packing. Pods with host ports, and pods that need others beside them, stay
 //! where they are.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use tenon_domain::catalog::CapacityType;
 
 use super::dense::within;
 use super::draft::{Draft, Member, sum};
@@ -11,42 +16,112 @@ use super::topology::neighbours::{FirstOfItsKind, NodeNeighbours};
 
 /// Claims with different contents that are tried in pairs.
 const MERGED_DRAFTS: usize = 96;
+/// With more drafts than this, merged ones among them, nothing new is tried.
+const MOST_MERGES: usize = 4 * MERGED_DRAFTS;
+/// The instance types that EC2 should be able to choose from for a claim on spot: with as many, Karpenter moves pods
+/// from one spot node to another.
+const FLEXIBLE_TYPES: usize = 15;
 
-/// Makes one of two claims wherever one type holds the pods of both and costs less than both, or no more.
+/// Two drafts that can be one, ranked by what it saves; of equal ones the first.
+struct Pair {
+    rank: (u64, Reverse<usize>, Reverse<usize>),
+    union: Draft,
+}
+
+impl Pair {
+    const fn drafts(&self) -> (usize, usize) {
+        let (_, Reverse(i), Reverse(j)) = self.rank;
+        (i, j)
+    }
+}
+
+impl PartialEq for Pair {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank == other.rank
+    }
+}
+
+impl Eq for Pair {}
+
+impl PartialOrd for Pair {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Pair {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank.cmp(&other.rank)
+    }
+}
+
+/// Makes one of two claims wherever one type holds the pods of both and costs no more than both. What saves most comes
+/// first.
 pub(crate) fn merge(
     pool: &mut Pool<'_>,
     members: &[Member<'_>],
     mut drafts: Vec<Draft>,
     steps: &mut Steps,
 ) -> Vec<Draft> {
-    let mut merged = drafts.len() <= MERGED_DRAFTS;
-    while merged {
-        merged = false;
-        let mut best: Option<(u64, usize, usize, Draft)> = None;
-        for (i, a) in drafts.iter().enumerate() {
-            for (j, b) in drafts.iter().enumerate().skip(i) {
-                if (i == j && a.times < 2) || !steps.take(members.len()) {
-                    continue;
-                }
-                let Some(union) = union(pool, members, a, b) else { continue };
-                let saved = a.price.saturating_add(b.price).checked_sub(union.price);
-                if let Some(saved) = saved.filter(|saved| *saved > 0)
-                    && best.as_ref().is_none_or(|(most, ..)| saved > *most)
-                {
-                    best = Some((saved, i, j, union));
-                }
-            }
+    if drafts.len() > MERGED_DRAFTS {
+        return drafts;
+    }
+    let mut pairs: BinaryHeap<Pair> = BinaryHeap::new();
+    for last in 0..drafts.len() {
+        pairs.extend(pairs_with(pool, members, &drafts, last, steps));
+    }
+    while let Some(pair) = pairs.pop() {
+        let (i, j) = pair.drafts();
+        let times = |index: usize| drafts.get(index).map_or(0, |draft: &Draft| draft.times);
+        let both = if i == j { times(i) / 2 } else { times(i).min(times(j)) };
+        if both == 0 {
+            continue;
         }
-        if let Some((_, i, j, union)) = best {
-            for index in [i, j] {
-                drafts.iter_mut().skip(index).take(1).for_each(|draft| draft.times -= 1);
-            }
-            drafts.push(union);
-            drafts.retain(|draft| draft.times > 0);
-            merged = drafts.len() <= MERGED_DRAFTS;
+        for index in [i, j] {
+            drafts.iter_mut().skip(index).take(1).for_each(|draft| draft.times -= both);
+        }
+        drafts.push(Draft { times: both, ..pair.union });
+        if drafts.len() <= MOST_MERGES {
+            pairs.extend(pairs_with(pool, members, &drafts, drafts.len() - 1, steps));
         }
     }
+    drafts.retain(|draft| draft.times > 0);
     drafts
+}
+
+/// The last draft with itself and with those before it.
+fn pairs_with(
+    pool: &mut Pool<'_>,
+    members: &[Member<'_>],
+    drafts: &[Draft],
+    last: usize,
+    steps: &mut Steps,
+) -> Vec<Pair> {
+    let mut found = Vec::new();
+    let Some(b) = drafts.get(last) else { return found };
+    for (index, a) in drafts.iter().enumerate().take(last + 1) {
+        let least = if index == last { 2 } else { 1 };
+        if a.times < least || !steps.take(members.len()) {
+            continue;
+        }
+        let Some(union) = union(pool, members, a, b) else { continue };
+        let Some(saved) = a.price.saturating_add(b.price).checked_sub(union.price) else { continue };
+        if saved > 0 || stays_flexible(pool, members, &union) {
+            found.push(Pair { rank: (saved, Reverse(index), Reverse(last)), union });
+        }
+    }
+    found
+}
+
+/// Whether a claim on spot can still be of many types: one node less isn't worth an interruption more.
+fn stays_flexible(pool: &Pool<'_>, members: &[Member<'_>], draft: &Draft) -> bool {
+    let Some(class) = pool.class(draft.class) else { return false };
+    if class.capacity_types.get(draft.type_index) != Some(&Some(CapacityType::Spot)) {
+        return true;
+    }
+    let need = sum(members, &draft.counts);
+    let available = pool.types.iter().zip(&class.prices).filter(|(_, price)| price.is_some());
+    available.filter(|(one, _)| within(&need, &one.room)).take(FLEXIBLE_TYPES).count() == FLEXIBLE_TYPES
 }
 
 /// Whether the pods' rules allow them on one node. Pods that need others beside them have them already.

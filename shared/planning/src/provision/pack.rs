@@ -3,8 +3,8 @@
 //! The rule: a pod's worth is its cost in its own best packing, the least, over its usable types, of the type's price
 //! divided by the number of such pods that fit. The next claim is the cheapest relative to the worth of its pods, and
 //! holds a pod of the first pending group. It repeats while enough such pods are pending. The pool is packed several
-//! times, with two ways to fill a type and with worths corrected by the last result; the cheapest result wins. Then
-//! claims are merged where one is cheaper than two (module `merge`). It doesn't decide which pods fill a type (`fill`),
+//! times, with three ways to fill a type and with worths corrected by the last result; the cheapest result wins. Then
+//! claims are merged where one costs no more than two (module `merge`). It doesn't decide which pods fill a type (`fill`),
 //! nor does it look at single groups: those that are the same to a claim are one (`lanes`).
 //!
 //! So every machine pays for itself by its pods, and the last few pods get a small one.
@@ -78,6 +78,12 @@ pub(crate) fn pack(pool: &mut Pool<'_>, members: &[Member<'_>], steps: &mut Step
     let lanes = Lanes::of(members);
     let lanes_of_all = &lanes.all;
     let mut best = attempt(pool, lanes_of_all, Filling::InOrder, steps);
+    if has_choosy(pool, lanes_of_all) {
+        let other = attempt(pool, lanes_of_all, Filling::LikeFirst, steps);
+        if rank(&other, lanes_of_all) < rank(&best, lanes_of_all) {
+            best = other;
+        }
+    }
     if lanes_of_all.len() <= BALANCED_LANES {
         let mut revalued: Vec<Member<'_>> = lanes_of_all.clone();
         for round in 0..ROUNDS {
@@ -102,6 +108,14 @@ pub(crate) fn pack(pool: &mut Pool<'_>, members: &[Member<'_>], steps: &mut Step
         best.drafts
     };
     lanes.members_of(members, drafts)
+}
+
+/// Whether some pods pay more for a node than others, or have fewer types.
+fn has_choosy(pool: &Pool<'_>, lanes: &[Member<'_>]) -> bool {
+    let classes: BTreeSet<usize> = lanes.iter().map(|lane| lane.class).collect();
+    let mut prices = classes.iter().filter_map(|class| pool.class(*class)).map(|class| &class.prices);
+    let first = prices.next();
+    prices.any(|other| Some(other) != first)
 }
 
 /// Moves a pod's worth towards the price in a result: half of the old worth, and half of its share, by worth, of the

@@ -92,3 +92,54 @@ impl<'o> IntoIterator for &'o ClaimOfferings {
         Box::new(self.iter())
     }
 }
+
+impl IntoIterator for ClaimOfferings {
+    type Item = UsableOffering;
+    type IntoIter = std::vec::IntoIter<UsableOffering>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter().cloned().collect::<Vec<_>>().into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provision::AskReason;
+    use tenon_domain::catalog::CapacityType;
+
+    fn offering(zone: &str) -> UsableOffering {
+        UsableOffering {
+            instance_type: "m5.large".parse().unwrap(),
+            zone: zone.parse().unwrap(),
+            zone_id: zone.parse().unwrap(),
+            capacity_type: CapacityType::Spot,
+            reservation: None,
+            price: None,
+            asked: AskReason::Available,
+        }
+    }
+
+    #[test]
+    fn a_change_of_what_is_shared_changes_one_claim() {
+        let first: ClaimOfferings = ["a", "b"].map(offering).into_iter().collect();
+        let mut second = first.clone();
+        assert_eq!(first, second);
+        second.iter_mut().for_each(|one| one.asked = AskReason::Probe);
+        assert!(first.iter().all(|one| one.asked == AskReason::Available));
+        assert_ne!(first, second);
+        second.extend(first.clone());
+        assert_eq!((first.len(), second.len()), (2, 4));
+        let one = Shared::from(vec![1]);
+        let mut other = one.clone();
+        other.push(2);
+        assert_eq!((one.as_slice(), other.as_slice()), (&[1][..], &[1, 2][..]));
+    }
+
+    #[test]
+    fn equal_offerings_are_equal_however_they_were_put_together() {
+        let mut parts: ClaimOfferings = [offering("a")].into_iter().collect();
+        parts.extend([offering("b")]);
+        assert_eq!(parts, ["a", "b"].map(offering).into_iter().collect());
+    }
+}

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests fail as tests do")]
 #![expect(unused_must_use, reason = "checks assert; what they return is for further checks")]
 
+mod catalogue;
 mod checker;
 mod disruption;
 mod drawn;
@@ -14,5 +15,7 @@ mod provision;
 mod provision_properties;
 mod refusals;
 mod reserved;
+mod sized_plans;
+mod sized_worlds;
 mod support;
 mod topology;

@@ -115,6 +115,42 @@ pub(crate) fn deployments(count: u64, seed: u64) -> ProvisionInput {
     input(deployed(count, seed), vec![default])
 }
 
+/// Deployments of few kinds at real prices, those on demand: spread over zones, apart on nodes, bound to a zone or an
+/// instance family.
+pub(crate) fn mixed(count: u64, seed: u64) -> ProvisionInput {
+    let mut draw = Draw::new(seed);
+    let mut default = pool("default", Vec::new());
+    default.types = catalogue();
+    default.pool.template.requirements.add(Requirement::one_of(labels::CAPACITY_TYPE, ["on-demand"]));
+    let mut all: Vec<Pod> = Vec::new();
+    while (all.len() as u64) < count {
+        let name = format!("web-{}", all.len());
+        let replicas = (1 + draw.below(20)).min(count - all.len() as u64);
+        let mut one = labelled(sized_by_size(&mut draw), "app", &name);
+        match draw.below(10) {
+            0 | 1 => {
+                let hard = WhenUnsatisfiable::DoNotSchedule;
+                one.topology_spread = vec![spread(labels::ZONE, "app", &name, hard)];
+            }
+            2 => one.required_pod_anti_affinity = vec![term(labels::HOSTNAME, "app", &name)],
+            3 => select(&mut one, labels::ZONE, draw.of(&["us-east-1a", "us-east-1b"])),
+            4 => select(&mut one, labels::INSTANCE_FAMILY, draw.of(&["m7g", "c7g"])),
+            _ => {}
+        }
+        all.extend(pods(&name, usize::try_from(replicas).unwrap(), one));
+    }
+    input(all, vec![default])
+}
+
+fn sized_by_size(draw: &mut Draw) -> PodShape {
+    let cpu = draw.of(&[100, 250, 500, 500, 1000, 1000, 2000, 4000]);
+    sized(cpu, cpu * draw.of(&[1, 2, 2, 4, 8]))
+}
+
+fn select(one: &mut PodShape, key: &str, value: &str) {
+    one.node_selector.insert(key.to_owned(), value.to_owned());
+}
+
 fn deployed(count: u64, seed: u64) -> Vec<Pod> {
     let mut draw = Draw::new(seed);
     let mut all: Vec<Pod> = Vec::new();
@@ -132,12 +168,7 @@ fn deployed(count: u64, seed: u64) -> Vec<Pod> {
 
 /// A pod of a Deployment: of twenty, seven have no constraint.
 fn deployment(draw: &mut Draw, name: &str) -> PodShape {
-    let cpu = draw.of(&[100, 250, 500, 500, 1000, 1000, 2000, 4000]);
-    let memory = cpu * draw.of(&[1, 2, 2, 4, 8]);
-    let mut one = labelled(sized(cpu, memory), "app", name);
-    let select = |one: &mut PodShape, key: &str, value: &str| {
-        one.node_selector.insert(key.to_owned(), value.to_owned());
-    };
+    let mut one = labelled(sized_by_size(draw), "app", name);
     let (hard, soft) = (WhenUnsatisfiable::DoNotSchedule, WhenUnsatisfiable::ScheduleAnyway);
     match draw.below(20) {
         0..3 => one.topology_spread = vec![spread(labels::ZONE, "app", name, hard)],
