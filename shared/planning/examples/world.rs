@@ -8,7 +8,6 @@
 //! don't count. Memory is the most that the process had from the beginning of the plan, with its input.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a measurement may fail loudly")]
-#![expect(clippy::disallowed_methods, reason = "a measurement reads the arguments")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
 #[expect(dead_code, reason = "a part of what the tests share")]

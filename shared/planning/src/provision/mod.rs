@@ -11,11 +11,13 @@
 
 mod dense;
 mod diagnose;
+mod domains;
 mod draft;
 mod existing;
 pub mod explain;
 mod fill;
 mod finish;
+mod front;
 pub mod input;
 mod lanes;
 mod merge;

@@ -160,8 +160,7 @@ fn attempt(pool: &mut Pool<'_>, members: &[Member<'_>], filling: Filling, steps:
     let mut refused = vec![false; members.len()];
     let mut drafts = Vec::new();
     let mut begun: BTreeSet<SelectorId> = BTreeSet::new();
-    loop {
-        let Some(seed) = buckets.first(&waiting, &refused) else { break };
+    while let Some(seed) = buckets.first(&waiting, &refused) {
         let fill = Fill {
             members,
             waiting: &waiting,

@@ -17,12 +17,13 @@ use tenon_domain::requirement::{Requirement, Requirements, UndefinedKeys};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::tolerates_forbidding;
 
-use super::dense::{DenseAmounts, Dimensions, times_fit, within};
+use super::dense::{DenseAmounts, Dimensions, within};
+use super::domains::Answers;
+use super::front::{front, thinned};
 use super::input::{PoolInput, PoolReadiness};
-use super::needs::{Daemon, PodGroup};
+use super::needs::Daemon;
 use super::offers::{Offers, OverheadRank, overhead_rank};
 use super::open::OpenOfferings;
-use super::ways::Ways;
 
 /// The rank of a price that isn't known: above every known one, and small enough to be added up.
 pub(crate) const UNKNOWN_PRICE: u64 = 1 << 50;
@@ -87,20 +88,6 @@ pub(crate) struct Pool<'a> {
     joined: BTreeMap<(usize, usize), Option<usize>>,
     /// Reservations that the plan has used up.
     closed: BTreeSet<ReservationId>,
-}
-
-/// The least price of a pod by value of a label.
-pub(crate) type DomainPrices = BTreeMap<Arc<str>, f64>;
-
-/// What was found out for some group, by the numbers of its ways and its requests.
-#[derive(Debug, Default)]
-pub(crate) struct Answers {
-    /// The classes of ways.
-    classes: BTreeMap<usize, Vec<usize>>,
-    /// The least worth of a pod, with its class.
-    pub(crate) cheapest: BTreeMap<(usize, usize), Option<(f64, usize)>>,
-    /// The domains of a label.
-    domains: BTreeMap<(Arc<str>, usize, usize), Arc<DomainPrices>>,
 }
 
 /// A limit on the pool's launches.
@@ -316,76 +303,6 @@ impl<'a> Pool<'a> {
         joined
     }
 
-    /// The classes of ways to a new node.
-    pub(crate) fn classes_of(&mut self, ways: &Ways) -> Vec<usize> {
-        if let Some(known) = self.answers.classes.get(&ways.id) {
-            return known.clone();
-        }
-        let found: Vec<usize> = ways.for_new_nodes.iter().filter_map(|asked| self.class_of(asked)).collect();
-        self.answers.classes.insert(ways.id, found.clone());
-        found
-    }
-
-    /// The values of a label that new nodes for a group can have, each with the least price of a pod.
-    pub(crate) fn domains(&mut self, group: &PodGroup<'_>, key: &Arc<str>) -> Arc<DomainPrices> {
-        let taints = &self.input.pool.template.taints;
-        if tolerates_forbidding(taints, group.tolerations).is_err() {
-            return Arc::default();
-        }
-        let question = (Arc::clone(key), group.alternatives.id, group.need_id);
-        if let Some(known) = self.answers.domains.get(&question) {
-            return Arc::clone(known);
-        }
-        let mut found = DomainPrices::new();
-        for class in self.classes_of(&group.alternatives) {
-            self.add_domains(class, &group.need, key, &mut found);
-        }
-        let found = Arc::new(found);
-        self.answers.domains.insert(question, Arc::clone(&found));
-        found
-    }
-
-    fn add_domains(&self, class: usize, need: &[i64], key: &str, found: &mut DomainPrices) {
-        let Some(class) = self.class(class) else { return };
-        let mut add = |value: &str, worth: f64| match found.get_mut(value) {
-            Some(least) => *least = least.min(worth),
-            None => {
-                found.insert(value.into(), worth);
-            }
-        };
-        // By place the least price of a pod; labels of types are added one by one.
-        let mut places: Vec<Option<f64>> = vec![None; self.places.len()];
-        for (one, _) in self.types.iter().zip(&class.prices).filter(|(_, price)| price.is_some()) {
-            let pods = times_fit(need, &one.room);
-            if pods == 0 {
-                continue;
-            }
-            let allowed =
-                one.offerings.iter().filter(|offering| class.allowed.get(offering.place) == Some(&true));
-            match key {
-                labels::ZONE | labels::ZONE_ID | labels::CAPACITY_TYPE => {
-                    for offering in allowed {
-                        let worth = per_pod(offering.price, pods);
-                        let least = places.iter_mut().skip(offering.place).take(1);
-                        least.for_each(|least| *least = Some(least.map_or(worth, |least| least.min(worth))));
-                    }
-                }
-                _ => {
-                    let Some(price) = allowed.map(|offering| offering.price).min() else { continue };
-                    values(one, &class.merged, key).iter().for_each(|value| add(value, per_pod(price, pods)));
-                }
-            }
-        }
-        for (place, worth) in self.places.iter().zip(places) {
-            let Some(worth) = worth else { continue };
-            match key {
-                labels::ZONE => add(place.zone.as_str(), worth),
-                labels::ZONE_ID => add(place.zone_id.as_str(), worth),
-                _ => add(place.capacity_type.as_str(), worth),
-            }
-        }
-    }
-
     /// The types that hold a pod, each with the least price of its compatible offerings.
     pub(crate) fn least_prices(&self, asked: &Requirements, need: &[i64]) -> Vec<(usize, u64)> {
         if !self.offered.is_compatible(asked, UndefinedKeys::WellKnownAreOpen) {
@@ -452,20 +369,6 @@ impl Type<'_> {
     }
 }
 
-/// The values that a node of a type can have of a label, if they can be listed.
-fn values(one: &Type<'_>, merged: &Requirements, key: &str) -> BTreeSet<String> {
-    let of_type = one.option.labels.get(key).filter(|label| !label.is_complement());
-    let listed = of_type.or_else(|| merged.get(key).filter(|label| !label.is_complement()));
-    listed
-        .map(|label| label.values().iter().filter(|value| merged.allows(key, value)).cloned().collect())
-        .unwrap_or_default()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "prices only rank domains here")]
-fn per_pod(price: u64, pods: u32) -> f64 {
-    price as f64 / f64::from(pods)
-}
-
 /// The distinct places and capacity types of offerings: requirements are checked once for each.
 struct DistinctPlaces<'a> {
     pool: &'a PoolInput,
@@ -525,62 +428,4 @@ pub(crate) fn taken_from(allocatable: &ResourceList, overhead: &ResourceList) ->
     }
     left.subtract(overhead);
     left
-}
-
-/// The types for which no other type is both at most as expensive and at least as large.
-fn front(types: &[Type<'_>], prices: &[Option<u64>]) -> Arc<[usize]> {
-    let mut priced: Vec<(u64, usize, &Type<'_>)> = prices
-        .iter()
-        .zip(types)
-        .enumerate()
-        .filter_map(|(index, (price, one))| Some(((*price)?, index, one)))
-        .filter(|(_, _, one)| one.room.iter().all(|amount| *amount >= 0))
-        .collect();
-    priced.sort_by(|a, b| (a.0, &b.2.room, a.1).cmp(&(b.0, &a.2.room, b.1)));
-    let mut front: Vec<(usize, &Type<'_>)> = Vec::new();
-    for (_, index, one) in priced {
-        // The dearest of them are likeliest to be larger.
-        let dominated = front.iter().rev().any(|(_, kept)| {
-            within(&one.room, &kept.room)
-                && within_charges(&kept.charges, &one.charges)
-                && (Arc::ptr_eq(&kept.host_ports, &one.host_ports)
-                    || kept.host_ports.is_subset(&one.host_ports))
-        });
-        if !dominated {
-            front.push((index, one));
-        }
-    }
-    front.into_iter().map(|(index, _)| index).collect()
-}
-
-/// In percent: types whose prices differ by less are one size.
-const SAME_SIZE: u64 = 120;
-/// In percent: types whose room for their price differs by less are the same but for their size.
-const SAME_SHAPE: f64 = 104.0;
-
-/// The types of a front without those that a slightly cheaper one stands for: it has nearly the same room for its price.
-/// The cheapest is always kept.
-#[expect(clippy::cast_precision_loss, reason = "only near ratios are looked for")]
-fn thinned(types: &[Type<'_>], prices: &[Option<u64>], front: &[usize]) -> Arc<[usize]> {
-    let mut kept: Vec<(usize, u64, &Type<'_>)> = Vec::new();
-    for index in front {
-        let (Some(one), Some(Some(price))) = (types.get(*index), prices.get(*index)) else { continue };
-        let stands_for = |(_, other, kept): &&(usize, u64, &Type<'_>)| {
-            let near = |(a, b): (&i64, &i64)| {
-                let (a, b) = (*a as f64 * *other as f64, *b as f64 * *price as f64);
-                a.max(b) * 100.0 <= a.min(b) * SAME_SHAPE
-            };
-            one.room.iter().zip(&kept.room).all(near)
-        };
-        // Prices ascend.
-        let alike = kept.iter().rev().take_while(|(_, other, _)| *price * 100 < *other * SAME_SIZE);
-        if alike.filter(stands_for).next().is_none() {
-            kept.push((*index, *price, one));
-        }
-    }
-    kept.into_iter().map(|(index, ..)| index).collect()
-}
-
-fn within_charges(charges: &[i128], bound: &[i128]) -> bool {
-    charges.iter().zip(bound).all(|(charge, bound)| charge <= bound)
 }
