@@ -45,7 +45,7 @@ impl Draw {
         (z ^ (z >> 31)) % bound
     }
 
-    fn one_in(&mut self, count: u64) -> bool {
+    pub(crate) fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 
