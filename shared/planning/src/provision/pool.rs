@@ -200,6 +200,13 @@ impl<'a> Pool<'a> {
         }
     }
 
+    /// Returns all charges. Returns whether the pool is as new: with closed reservations it must be compiled again.
+    pub(crate) fn begin_again(&mut self) -> bool {
+        self.limits = limits_left(self.input);
+        self.riders_at = None;
+        self.closed.is_empty()
+    }
+
     /// Whether the plan has used up the offering's reservation.
     pub(crate) fn is_closed(&self, offering: &Offering) -> bool {
         offering.reservation.as_ref().is_some_and(|of| self.closed.contains(&of.id))

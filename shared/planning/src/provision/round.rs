@@ -71,7 +71,9 @@ impl<'a> PlanAttempt<'_, 'a> {
             }
             let closed = self.rest.closed();
             self.rest = rest.clone().without(closed);
-            self.pools.clear();
+            if !self.pools.iter_mut().all(Pool::begin_again) {
+                self.pools.clear();
+            }
             self.placements.clear();
             self.state.claims.clear();
             self.state.open.clear();
