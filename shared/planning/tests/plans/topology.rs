@@ -204,6 +204,23 @@ fn a_pod_follows_another_to_its_node_and_to_its_zone() {
     }
 }
 
+/// kube-scheduler counts only pods that all terms select.
+#[test]
+fn a_pod_with_two_affinities_follows_pods_that_are_both() {
+    let mut cache = app("cache", "1");
+    cache.required_pod_affinity = vec![term(labels::ZONE, "web"), term(labels::ZONE, "db")];
+    let all = ["web", "db"].map(|name| pods(name, 1, app(name, "1"))).into_iter().flatten();
+    let world = input(all.chain(pods("cache", 1, cache.clone())).collect(), vec![default_pool()]);
+    assert_eq!(plan(&world).1.unschedulable.len(), 1);
+    cache.required_pod_affinity[1].selector =
+        Some(LabelSelector { requirements: vec![Requirement::exists("app")] });
+    let world = input(
+        pods("web", 1, app("web", "1")).into_iter().chain(pods("cache", 1, cache)).collect(),
+        vec![default_pool()],
+    );
+    all_placed(&world);
+}
+
 #[test]
 fn a_pod_follows_one_that_runs() {
     let mut cache = app("cache", "1");

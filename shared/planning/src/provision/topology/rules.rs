@@ -110,18 +110,23 @@ impl Rules {
             kind,
             force,
         };
-        for (required, kind) in [
-            (&shape.required_pod_affinity, RuleKind::With),
-            (&shape.required_pod_anti_affinity, RuleKind::Apart),
-        ] {
-            rules.hard.extend(required.iter().map(|one| term(one, kind, Force::Required)));
-        }
+        let apart = &shape.required_pod_anti_affinity;
+        rules.hard.extend(apart.iter().map(|one| term(one, RuleKind::Apart, Force::Required)));
         for (preferred, kind) in [
             (&shape.preferred_pod_affinity, RuleKind::With),
             (&shape.preferred_pod_anti_affinity, RuleKind::Apart),
         ] {
             let heaviest = heaviest_first(preferred);
             rules.soft.extend(heaviest.into_iter().map(|one| Wish::Rule(term(one, kind, Force::Preferred))));
+        }
+        if let Some(selector) = all_of(&shape.required_pod_affinity, shape, namespaces) {
+            let with = shape.required_pod_affinity.iter().map(|one| PodRule {
+                key: one.topology_key.clone(),
+                selector: id(selector.clone()),
+                kind: RuleKind::With,
+                force: Force::Required,
+            });
+            rules.hard.extend(with);
         }
         let preferred = heaviest_first(&shape.preferred_node_affinity);
         rules.soft.extend(preferred.into_iter().cloned().map(Wish::Node));
@@ -180,6 +185,21 @@ fn heaviest_first<T>(weighted: &[(i32, T)]) -> Vec<&T> {
     let mut sorted: Vec<&(i32, T)> = weighted.iter().collect();
     sorted.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
     sorted.into_iter().map(|(_, one)| one).collect()
+}
+
+/// The pods that required affinity counts: those that all its terms select, whatever their labels' domains.
+fn all_of(terms: &[PodAffinityTerm], shape: &PodShape, namespaces: &Namespaces) -> Option<PodSelector> {
+    let both = |one: PodSelector, other: PodSelector| PodSelector {
+        namespaces: match (one.namespaces, other.namespaces) {
+            (Some(one), Some(other)) => Some(one.intersection(&other).cloned().collect()),
+            (named, None) | (None, named) => named,
+        },
+        labels: one.labels.zip(other.labels).map(|(mut one, other)| {
+            one.requirements.extend(other.requirements);
+            sorted(one)
+        }),
+    };
+    terms.iter().map(|term| selector_of(term, shape, namespaces)).reduce(both)
 }
 
 /// The pods that an affinity term counts. Without namespaces it counts those of the pod's own.
