@@ -32,7 +32,7 @@ use super::store::{ObjectStore, child, set_condition};
 use filter::Infeasible;
 use info::NodeInfo;
 use neighbours::Neighbours;
-use queue::{Happened, Queue};
+use queue::{Happened, Queue, Seen};
 use score::Scoring;
 use shape::{SchedulingNeeds, SeenNeeds};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
@@ -155,7 +155,8 @@ impl ClusterState {
         let mut turns = Vec::new();
         for (pod, shape) in self.waiting() {
             let Scheduler { queue, nodes, .. } = &self.scheduler;
-            if let Some(turn) = queue.turn(object::uid(&pod), &shape, &happened, nodes, self.now) {
+            let seen = Seen { happened: &happened, nodes, now: self.now };
+            if let Some(turn) = queue.turn(object::uid(&pod), &shape, &seen) {
                 turns.push((turn, pod, shape));
             }
         }

@@ -31,6 +31,13 @@ pub(super) struct Happened {
     pub(super) other: bool,
 }
 
+/// What a pass knows when it asks for turns.
+pub(super) struct Seen<'a> {
+    pub(super) happened: &'a Happened,
+    pub(super) nodes: &'a BTreeMap<String, NodeInfo>,
+    pub(super) now: Timestamp,
+}
+
 /// A waiting pod.
 #[derive(Debug, Default)]
 struct Waiting {
@@ -72,21 +79,14 @@ impl Queue {
     }
 
     /// The pod's turn, if it is to be tried.
-    pub(super) fn turn(
-        &self,
-        uid: &str,
-        shape: &SchedulingNeeds,
-        happened: &Happened,
-        nodes: &BTreeMap<String, NodeInfo>,
-        now: Timestamp,
-    ) -> Option<Turn> {
+    pub(super) fn turn(&self, uid: &str, shape: &SchedulingNeeds, seen: &Seen<'_>) -> Option<Turn> {
         let one = self.waiting.get(uid)?;
-        if one.failed_at.is_some() && !one.is_woken(shape, happened, nodes) {
+        if one.failed_at.is_some() && !one.is_woken(shape, seen.happened, seen.nodes) {
             return None;
         }
         let backoff = one.failed_at.and_then(|at| at.checked_add(backoff(one.attempts)).ok());
         Some(Turn {
-            backoff: backoff.filter(|until| *until > now),
+            backoff: backoff.filter(|until| *until > seen.now),
             priority: Reverse(shape.priority),
             entered: one.entered,
         })
