@@ -67,6 +67,7 @@ fn planned_pods_find_their_places() {
 /// `TENON_WORLDS=0..10000 cargo test --release ... -- --ignored --nocapture many_worlds`
 #[test]
 #[ignore = "a measurement: it takes as long as the worlds that it is given"]
+#[expect(clippy::disallowed_methods, reason = "a person says which worlds to measure")]
 fn many_worlds_are_measured() {
     let range = std::env::var("TENON_WORLDS").unwrap_or_else(|_| "0..200".to_owned());
     let (from, to) = range.split_once("..").unwrap();
