@@ -242,7 +242,7 @@ fn is_of_daemon_set(pod: &serde_json::Value) -> bool {
 /// The Node of a claim by one of its offerings, and what it charges its pool's limits.
 fn run_claim(input: &ProvisionInput, claim: &PlannedClaim, draw: &mut Draw) -> (ExistingNode, ResourceList) {
     let chosen = usize::try_from(draw.below(claim.offerings.len() as u64)).unwrap();
-    let offering = &claim.offerings[chosen];
+    let offering = claim.offerings.iter().nth(chosen).unwrap();
     let pool = input.pools.iter().find(|pool| pool.pool.name == claim.pool).unwrap();
     let option = pool.types.iter().find(|one| one.facts.name == offering.instance_type).unwrap();
     let mut all = claim.labels.clone();

@@ -121,7 +121,7 @@ impl Rules {
         }
         if let Some(selector) = all_of(&shape.required_pod_affinity, shape, namespaces) {
             let with = shape.required_pod_affinity.iter().map(|one| PodRule {
-                key: one.topology_key.clone(),
+                key: key_of(&one.topology_key),
                 selector: id(selector.clone()),
                 kind: RuleKind::With,
                 force: Force::Required,
