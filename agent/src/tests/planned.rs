@@ -112,7 +112,10 @@ fn a_node_is_closed_from_its_registration_until_it_opens() {
     let daemons = |tolerations: Value| json!({"spec": {"template": {"spec": {"tolerations": tolerations}}}});
     let network = daemons(json!([{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]));
     let everywhere = daemons(json!([{"operator": "Exists"}]));
-    assert_eq!(taints(starting(), &[everywhere.clone()]), Some(json!([form(&NOT_READY), form(&OPENING)])));
+    assert_eq!(
+        taints(starting(), std::slice::from_ref(&everywhere)),
+        Some(json!([form(&NOT_READY), form(&OPENING)]))
+    );
     let open = Some(json!([form(&NOT_READY)]));
     assert_eq!(taints(starting(), &[everywhere, network]), open, "the Node needs that DaemonSet's pod");
 }
@@ -142,7 +145,7 @@ fn startup_taints_are_put_on_as_a_node_is_registered_and_never_again() {
     let new = planned(&[node(&[], &[BOOT])], &register);
     let found = patches(&new);
     assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!(found[0].1["spec"]["taints"], json!([form(&CNI)]));
+    assert_eq!(found[0].1["spec"]["taints"], json!([form(&CNI), form(&OPENING)]));
     assert_eq!(found[0].1["metadata"]["labels"][REGISTERED], "true", "with the label, in one write");
     // Its owner removed it.
     let started = planned(&[node(&[(REGISTERED, "true")], &[])], &register);
