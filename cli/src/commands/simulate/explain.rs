@@ -58,12 +58,12 @@ struct RefusalDocument {
 #[serde(rename_all = "camelCase")]
 struct FitDocument {
     instance_type: String,
-    offerings: Vec<OfferingDocument>,
+    offerings: Vec<ExplainedOffering>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct OfferingDocument {
+struct ExplainedOffering {
     zone: String,
     capacity_type: &'static str,
     price_usd_per_hour: Option<String>,
@@ -207,7 +207,7 @@ impl RefusalDocument {
 
 impl FitDocument {
     fn new(one: FittingType, origin: PriceOrigin) -> Self {
-        let offering = |offering: PricedOffering| OfferingDocument {
+        let offering = |offering: PricedOffering| ExplainedOffering {
             zone: offering.zone.to_string(),
             capacity_type: offering.capacity_type.as_str(),
             price_usd_per_hour: match origin {

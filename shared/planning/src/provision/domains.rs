@@ -19,7 +19,7 @@ pub(crate) type DomainPrices = BTreeMap<Arc<str>, f64>;
 
 /// What was found out for some group, by the numbers of its ways and its requests.
 #[derive(Debug, Default)]
-pub(crate) struct Answers {
+pub(crate) struct DomainAnswers {
     /// The classes of ways.
     classes: BTreeMap<usize, Vec<usize>>,
     /// The least worth of a pod, with its class.

@@ -18,7 +18,7 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::tolerates_forbidding;
 
 use super::dense::{DenseAmounts, Dimensions, within};
-use super::domains::Answers;
+use super::domains::DomainAnswers;
 use super::front::{front, thinned};
 use super::input::{PoolInput, PoolReadiness};
 use super::needs::Daemon;
@@ -82,7 +82,7 @@ pub(crate) struct Pool<'a> {
     /// By requirement and type, whether the type's labels are compatible.
     labels: BTreeMap<Requirement, Vec<bool>>,
     /// Answers to questions about groups.
-    pub(crate) answers: Answers,
+    pub(crate) answers: DomainAnswers,
     classes: Vec<EquivalenceClass>,
     by_requirements: BTreeMap<Requirements, usize>,
     joined: BTreeMap<(usize, usize), Option<usize>>,
@@ -192,7 +192,7 @@ impl<'a> Pool<'a> {
             places: places.found,
             offers: Offers::default(),
             labels: BTreeMap::new(),
-            answers: Answers::default(),
+            answers: DomainAnswers::default(),
             classes: Vec::new(),
             by_requirements: BTreeMap::new(),
             joined: BTreeMap::new(),
@@ -249,7 +249,7 @@ impl<'a> Pool<'a> {
         }
         self.classes.clear();
         self.offers = Offers::default();
-        self.answers = Answers::default();
+        self.answers = DomainAnswers::default();
         self.by_requirements.clear();
         self.joined.clear();
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::Taint;
 
-use super::shape::{Amounts, SchedulingNeeds, quantities};
+use super::shape::{PodAmounts, SchedulingNeeds, quantities};
 use tenon_snapshot::object::{self, Object};
 
 /// A node with its pods.
@@ -21,13 +21,13 @@ pub(super) struct NodeInfo {
     /// CPU and memory that pods can have, ask for, and count for.
     pub(super) amounts: NodeAmounts,
     /// Its pods by the id of their shape.
-    pub(super) pods: BTreeMap<usize, EqualPods>,
+    pub(super) pods: BTreeMap<usize, SamePods>,
     uids: Vec<String>,
 }
 
 /// Equal pods of a node.
 #[derive(Debug, Clone)]
-pub(super) struct EqualPods {
+pub(super) struct SamePods {
     pub(super) shape: Arc<SchedulingNeeds>,
     pub(super) all: i64,
     /// Those that aren't terminating.
@@ -37,15 +37,15 @@ pub(super) struct EqualPods {
 /// CPU and memory of a node.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct NodeAmounts {
-    pub(super) allocatable: Amounts,
-    pub(super) asked: Amounts,
-    pub(super) counted: Amounts,
+    pub(super) allocatable: PodAmounts,
+    pub(super) asked: PodAmounts,
+    pub(super) counted: PodAmounts,
 }
 
 impl NodeInfo {
     pub(super) fn new(node: &Value, pods: Vec<(Object, Arc<SchedulingNeeds>)>) -> Self {
         let allocatable = quantities(node, "/status/allocatable");
-        let amounts = NodeAmounts { allocatable: Amounts::of(&allocatable), ..NodeAmounts::default() };
+        let amounts = NodeAmounts { allocatable: PodAmounts::of(&allocatable), ..NodeAmounts::default() };
         let mut info = Self {
             name: object::name(node).to_owned(),
             labels: node.pointer("/metadata/labels").cloned().unwrap_or(Value::Null),
@@ -66,7 +66,7 @@ impl NodeInfo {
         self.free.subtract(&shape.requests);
         self.amounts.asked = self.amounts.asked.plus(shape.asked);
         self.amounts.counted = self.amounts.counted.plus(shape.counted);
-        let new = || EqualPods { shape: Arc::clone(shape), all: 0, staying: 0 };
+        let new = || SamePods { shape: Arc::clone(shape), all: 0, staying: 0 };
         let equal = self.pods.entry(shape.id).or_insert_with(new);
         equal.all += 1;
         equal.staying += i64::from(object::deleted_at(pod).is_none());

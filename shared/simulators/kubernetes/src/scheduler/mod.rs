@@ -32,7 +32,7 @@ use super::store::{ObjectStore, child, set_condition};
 use filter::Infeasible;
 use info::NodeInfo;
 use neighbours::Neighbours;
-use queue::{Happened, Queue, Seen};
+use queue::{AttemptSeen, Happened, SchedulingQueue};
 use score::Scoring;
 use shape::{SchedulingNeeds, SeenNeeds};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
@@ -59,7 +59,7 @@ pub(super) struct Scheduler {
     matches: Matches,
     nodes: BTreeMap<String, NodeInfo>,
     stale: BTreeSet<String>,
-    queue: Queue,
+    queue: SchedulingQueue,
     happened: Happened,
     /// Waiting pods by the node for which they are nominated, then by UID.
     nominated: BTreeMap<String, BTreeMap<String, Arc<SchedulingNeeds>>>,
@@ -76,13 +76,13 @@ enum SchedulerWork {
 
 /// Why a pod found no node.
 #[derive(Clone)]
-struct Refusal {
+struct FilterRefusal {
     message: String,
     reasons: BTreeSet<Infeasible>,
 }
 
 /// A pod that looks for a node.
-struct Candidate<'a> {
+struct PlacedPod<'a> {
     uid: &'a str,
     shape: &'a SchedulingNeeds,
     volumes: VolumeNeeds,
@@ -155,13 +155,13 @@ impl ClusterState {
         let mut turns = Vec::new();
         for (pod, shape) in self.waiting() {
             let Scheduler { queue, nodes, .. } = &self.scheduler;
-            let seen = Seen { happened: &happened, nodes, now: self.now };
+            let seen = AttemptSeen { happened: &happened, nodes, now: self.now };
             if let Some(turn) = queue.turn(object::uid(&pod), &shape, &seen) {
                 turns.push((turn, pod, shape));
             }
         }
         turns.sort_by(|(one, ..), (other, ..)| one.cmp(other));
-        let mut hopeless: BTreeMap<(usize, Option<String>), Refusal> = BTreeMap::new();
+        let mut hopeless: BTreeMap<(usize, Option<String>), FilterRefusal> = BTreeMap::new();
         for (_, pod, shape) in turns {
             let key = (shape.id, nominated_node(&pod).map(str::to_owned));
             let found = match hopeless.get(&key) {
@@ -238,7 +238,7 @@ impl ClusterState {
     }
 
     /// The node for a pod, or why there is none.
-    fn place(&mut self, pod: &Object, shape: &SchedulingNeeds) -> Result<String, Refusal> {
+    fn place(&mut self, pod: &Object, shape: &SchedulingNeeds) -> Result<String, FilterRefusal> {
         let candidate = self.candidate(pod, shape)?;
         let nominated = nominated_node(pod).and_then(|name| self.scheduler.nodes.get(name));
         if let Some(node) = nominated.filter(|node| self.scheduler.judge(&candidate, node).is_ok()) {
@@ -271,12 +271,12 @@ impl ClusterState {
         &'a self,
         pod: &'a Object,
         shape: &'a SchedulingNeeds,
-    ) -> Result<Candidate<'a>, Refusal> {
+    ) -> Result<PlacedPod<'a>, FilterRefusal> {
         let Scheduler { nodes, matches, .. } = &self.scheduler;
         let volumes = VolumeNeeds::of(&self.store, pod)
             .map_err(|reason| self.refusal(BTreeMap::from([(reason, nodes.len())])))?;
         let neighbours = Neighbours::new(shape, nodes.values(), matches);
-        Ok(Candidate { uid: object::uid(pod), shape, volumes, neighbours })
+        Ok(PlacedPod { uid: object::uid(pod), shape, volumes, neighbours })
     }
 
     /// What kube-scheduler thinks of each node for a waiting pod: its score, or why it doesn't fit.
@@ -304,14 +304,14 @@ impl ClusterState {
     }
 
     /// kube-scheduler's sentence.
-    fn refusal(&self, refusals: BTreeMap<Infeasible, usize>) -> Refusal {
+    fn refusal(&self, refusals: BTreeMap<Infeasible, usize>) -> FilterRefusal {
         let all = self.scheduler.nodes.len();
         let parts: Vec<String> =
             refusals.iter().map(|(refusal, count)| format!("{count} {refusal}")).collect();
         let separator = if parts.is_empty() { "." } else { ": " };
         let end = if parts.is_empty() { "" } else { "." };
         let message = format!("0/{all} nodes are available{separator}{}{end}", parts.join(", "));
-        Refusal { message, reasons: refusals.into_keys().collect() }
+        FilterRefusal { message, reasons: refusals.into_keys().collect() }
     }
 
     fn bind(&mut self, pod: &Object, shape: &Arc<SchedulingNeeds>, node: &str) {
@@ -355,8 +355,8 @@ impl ClusterState {
 
 impl Scheduler {
     /// Whether a node takes a pod, with the pods nominated for it and without them.
-    fn judge(&self, candidate: &Candidate<'_>, node: &NodeInfo) -> Result<(), Vec<Infeasible>> {
-        let Candidate { uid, shape, volumes, neighbours } = candidate;
+    fn judge(&self, candidate: &PlacedPod<'_>, node: &NodeInfo) -> Result<(), Vec<Infeasible>> {
+        let PlacedPod { uid, shape, volumes, neighbours } = candidate;
         let nominated = self.nominated.get(&node.name).into_iter().flatten();
         let beside: Vec<&SchedulingNeeds> = nominated
             .filter(|(other, needs)| other.as_str() != *uid && needs.priority >= shape.priority)
@@ -376,7 +376,7 @@ impl Scheduler {
     }
 }
 
-impl Refusal {
+impl FilterRefusal {
     /// Whether a pod that is bound later may change it.
     fn minds_neighbours(&self) -> bool {
         self.reasons.iter().any(Infeasible::minds_neighbours)

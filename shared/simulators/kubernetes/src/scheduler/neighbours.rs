@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::taint::tolerates_forbidding;
 
 use super::filter::{Infeasible, admits};
-use super::info::{EqualPods, NodeInfo};
+use super::info::{NodeInfo, SamePods};
 use super::shape::SchedulingNeeds;
 use super::terms::{Inclusion, Matches, SpreadRule};
 
@@ -66,7 +66,7 @@ impl<'a> Neighbours<'a> {
     }
 
     /// Pods that run.
-    fn count(&mut self, node: &'a NodeInfo, equal: &EqualPods) {
+    fn count(&mut self, node: &'a NodeInfo, equal: &SamePods) {
         self.add_spread(node, &equal.shape, equal.staying, Counted::Running);
         self.add_terms(node, &equal.shape);
     }

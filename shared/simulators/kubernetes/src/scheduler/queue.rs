@@ -32,7 +32,7 @@ pub(super) struct Happened {
 }
 
 /// What a pass knows when it asks for turns.
-pub(super) struct Seen<'a> {
+pub(super) struct AttemptSeen<'a> {
     pub(super) happened: &'a Happened,
     pub(super) nodes: &'a BTreeMap<String, NodeInfo>,
     pub(super) now: Timestamp,
@@ -40,7 +40,7 @@ pub(super) struct Seen<'a> {
 
 /// A waiting pod.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingPod {
     entered: u64,
     attempts: u32,
     failed_at: Option<Timestamp>,
@@ -50,7 +50,7 @@ struct Waiting {
 
 /// The place of a pod in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Turn {
+pub(super) struct QueueTurn {
     /// The end of its backoff; none if it is over.
     backoff: Option<Timestamp>,
     priority: Reverse<i64>,
@@ -59,12 +59,12 @@ pub(super) struct Turn {
 
 /// The waiting pods by UID.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    waiting: BTreeMap<String, Waiting>,
+pub(super) struct SchedulingQueue {
+    waiting: BTreeMap<String, WaitingPod>,
     entered: u64,
 }
 
-impl Queue {
+impl SchedulingQueue {
     /// Forgets pods that don't wait any longer.
     pub(super) fn keep(&mut self, uids: &BTreeSet<&str>) {
         self.waiting.retain(|uid, _| uids.contains(uid.as_str()));
@@ -74,18 +74,24 @@ impl Queue {
     pub(super) fn enter(&mut self, uid: &str) {
         if !self.waiting.contains_key(uid) {
             self.entered += 1;
-            self.waiting.insert(uid.to_owned(), Waiting { entered: self.entered, ..Waiting::default() });
+            self.waiting
+                .insert(uid.to_owned(), WaitingPod { entered: self.entered, ..WaitingPod::default() });
         }
     }
 
     /// The pod's turn, if it is to be tried.
-    pub(super) fn turn(&self, uid: &str, shape: &SchedulingNeeds, seen: &Seen<'_>) -> Option<Turn> {
+    pub(super) fn turn(
+        &self,
+        uid: &str,
+        shape: &SchedulingNeeds,
+        seen: &AttemptSeen<'_>,
+    ) -> Option<QueueTurn> {
         let one = self.waiting.get(uid)?;
         if one.failed_at.is_some() && !one.is_woken(shape, seen.happened, seen.nodes) {
             return None;
         }
         let backoff = one.failed_at.and_then(|at| at.checked_add(backoff(one.attempts)).ok());
-        Some(Turn {
+        Some(QueueTurn {
             backoff: backoff.filter(|until| *until > seen.now),
             priority: Reverse(shape.priority),
             entered: one.entered,
@@ -105,7 +111,7 @@ impl Queue {
     }
 }
 
-impl Waiting {
+impl WaitingPod {
     fn is_woken(
         &self,
         shape: &SchedulingNeeds,

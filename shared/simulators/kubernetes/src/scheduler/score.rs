@@ -16,7 +16,7 @@ use tenon_domain::taint::TaintEffect;
 use super::super::selector::matches_node;
 use super::Score;
 use super::info::{NodeAmounts, NodeInfo};
-use super::shape::{Amounts, SchedulingNeeds, ScoredNodes};
+use super::shape::{PodAmounts, SchedulingNeeds, ScoredNodes};
 use super::terms::{Matches, SpreadRule};
 
 /// The best score of a plugin before its weight.
@@ -71,7 +71,7 @@ impl Scoring<'_> {
 
     /// Pods without requests aren't scored by balance.
     fn balance(&self, node: &NodeInfo) -> i64 {
-        if self.shape.asked == Amounts::default() {
+        if self.shape.asked == PodAmounts::default() {
             return 0;
         }
         let NodeAmounts { allocatable, asked, .. } = node.amounts;

@@ -29,9 +29,9 @@ pub(super) struct SchedulingNeeds {
     pub(super) priority: i64,
     pub(super) requests: ResourceList,
     /// CPU and memory, for scores.
-    pub(super) asked: Amounts,
+    pub(super) asked: PodAmounts,
     /// The same with [`UNREQUESTED`].
-    pub(super) counted: Amounts,
+    pub(super) counted: PodAmounts,
     pub(super) tolerations: Vec<Toleration>,
     pub(super) node_selector: BTreeMap<String, String>,
     /// Terms of the required node affinity; none if there is no such affinity.
@@ -55,7 +55,7 @@ pub(super) struct SchedulingNeeds {
 
 /// CPU in thousandths of a core and memory in bytes, rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Amounts {
+pub(super) struct PodAmounts {
     pub(super) cpu: i64,
     pub(super) memory: i64,
 }
@@ -84,7 +84,7 @@ impl SchedulingNeeds {
     }
 }
 
-impl Amounts {
+impl PodAmounts {
     pub(super) fn of(list: &ResourceList) -> Self {
         let (cpu, memory) = (list.get(&ResourceName::CPU), list.get(&ResourceName::MEMORY));
         Self { cpu: cpu.milli_ceil(), memory: memory.value_ceil() }
@@ -180,8 +180,8 @@ fn read(id: usize, pod: &Value, owner: Option<&Value>) -> SchedulingNeeds {
         namespace: object::namespace(pod).to_owned(),
         labels: pod.pointer("/metadata/labels").cloned().unwrap_or(Value::Null),
         priority: pod.pointer("/spec/priority").and_then(Value::as_i64).unwrap_or(0),
-        asked: Amounts::of(&requests),
-        counted: Amounts::of(&resources_of(pod, at_least_unrequested).requests()),
+        asked: PodAmounts::of(&requests),
+        counted: PodAmounts::of(&resources_of(pod, at_least_unrequested).requests()),
         requests,
         tolerations: object::tolerations(pod),
         node_selector: object::text_map(pod, "/spec/nodeSelector"),
