@@ -23,7 +23,7 @@ use crate::deeds::{self, Doings, wake};
 use crate::deletions::invariant_deleted_are_tainted;
 use crate::evidence::invariant_evidence_held;
 use crate::history::{ClusterMoment, History};
-use crate::invariants::{self, Invariant, SettledRegion, Violation};
+use crate::invariants::{self, Found, Invariant, SettledRegion, Violation};
 use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
 use crate::marks::{self, MarksSeen};
 use crate::pace::HistoryPace;
@@ -43,6 +43,8 @@ const SETTLE_WITHIN: SignedDuration = SignedDuration::from_hours(8);
 /// How long a region must have nothing to do before it counts as settled: longer than the longest sweep and the looks
 /// after it, so that the sweep repairs a lost event.
 const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(420);
+/// How many claims of a cluster may wait for their launches in a calm region: more than any history has pods.
+const MOST_PLANNED: usize = 200;
 /// How old the table is that a restore brings back.
 const RESTORE_AGE: SignedDuration = SignedDuration::from_hours(1);
 
@@ -282,6 +284,7 @@ impl Play {
             }
             let found = found.and_then(|()| self.judge_times());
             self.check(now, found)?;
+            self.check(now, self.runs_away())?;
             let unsettled = self.region.unsettled().0;
             if unsettled.is_empty() && self.watched.iter().all(|watched| watched.history.unready.is_empty()) {
                 let since = *settled_since.get_or_insert(now);
@@ -297,6 +300,19 @@ impl Play {
                 return self.check(now, Err((Invariant::SettledStays, text)));
             }
         }
+    }
+
+    /// Finds a region that plans claims without end: it never settles, and each minute takes longer than the one before.
+    fn runs_away(&self) -> Found {
+        for watched in &self.watched {
+            let moment = ClusterMoment::of(&self.region, &watched.cluster);
+            let planned = moment.claims.iter().filter(|claim| claim.phase() == ClaimPhase::Planned).count();
+            if planned > MOST_PLANNED {
+                let text = format!("{planned} planned NodeClaims wait in cluster `{}`", watched.cluster);
+                return Err((Invariant::SettledStays, text));
+            }
+        }
+        Ok(())
     }
 
     /// Waits for the finding and the Event of each pod that fits nowhere. Then it deletes the pod, with which the
