@@ -96,3 +96,21 @@ fn a_closed_pipe_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
 }
+
+/// The class, the NodePool and the Deployment of Karpenter's getting-started page, as its own commands make them.
+#[test]
+fn the_getting_started_page_is_simulated_unchanged() {
+    let page = include_str!("../../tests/manifests/getting-started.yaml");
+    let inflate = include_str!("../../tests/manifests/inflate.yaml").replace("replicas: 0", "replicas: 5");
+    let page = page.replace("${CLUSTER_NAME}", "demo").replace("${ALIAS_VERSION}", "v20251112");
+    insta::assert_snapshot!(tenon(&["simulate", "-f", "-"], &format!("{page}\n---\n{inflate}")));
+}
+
+#[test]
+fn pods_of_other_schedulers_are_left_to_them() {
+    let pod =
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: batch}\nspec: {schedulerName: volcano, containers: []}";
+    let told = tenon(&["simulate", "-f", "-"], pod);
+    assert!(told.contains("ignoring the pods of scheduler `volcano`, which places them: 1"), "{told}");
+    assert!(told.ends_with("--- status 0\n"), "{told}");
+}

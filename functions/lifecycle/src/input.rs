@@ -15,6 +15,7 @@ use tenon_domain::id::{
     ZoneId,
 };
 use tenon_domain::launch::Launch;
+use tenon_domain::launch_verdict::ClassVerdicts;
 use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::snapshot::{ActionProgress, Snapshot};
@@ -47,6 +48,8 @@ pub struct LifecycleInput {
     pub pools: BTreeMap<NodePoolName, PoolStatus>,
     /// Its classes, as they resolved last.
     pub classes: BTreeMap<NodeClassName, ClassStatus>,
+    /// EC2's verdicts on launches from them.
+    pub verdicts: BTreeMap<NodeClassName, ClassVerdicts>,
     /// The snapshot, if it is fresh.
     pub snapshot: Result<Ready<Snapshot>, Waiting>,
     /// Facts about the types of claims whose Node hasn't reported its own yet.

@@ -108,6 +108,7 @@ pub async fn observe<P: Ports>(
         actions: observe_actions(ports, cluster).await?,
         pools: view.pools,
         classes: view.classes,
+        verdicts: view.verdicts,
         snapshot: observe_snapshot(ports, cluster, now, cache).await?,
         types: BTreeMap::new(),
         learned: BTreeMap::new(),

@@ -91,6 +91,8 @@ enum TemplateNeed {
     Launch,
     /// A class would make it now.
     Class,
+    /// A verdict on a class is about it: the next dry run names it again.
+    Verdict,
 }
 
 /// Why the template is needed now, if it is. A further need is a further arm.
@@ -106,10 +108,14 @@ fn need(name: &str, view: &TemplatesView, input: &LifecycleInput) -> Option<Temp
         let class = input.classes.get(&item.class);
         used.is_some() && class.is_some_and(|class| class.images.iter().any(|image| image.id == item.image))
     };
+    let mut verdicts = input.verdicts.values().flat_map(|of_class| &of_class.0);
+    let judged = verdicts.any(|verdict| input.now < verdict.until && verdict.templates.contains(name));
     if used.is_some_and(may_be_sent) {
         Some(TemplateNeed::Launch)
     } else if view.items.get(name).is_some_and(is_made) {
         Some(TemplateNeed::Class)
+    } else if judged {
+        Some(TemplateNeed::Verdict)
     } else {
         None
     }

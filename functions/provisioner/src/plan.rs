@@ -6,9 +6,12 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use tenon_domain::api::Pod;
+use tenon_domain::api::pod::DEFAULT_SCHEDULER;
 use tenon_domain::id::{ClusterName, Region};
+use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::launch::LaunchCause;
-use tenon_domain::report::Report;
+use tenon_domain::report::{Finding, Report};
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{Built, LaunchInput, build, write_launch};
 use tenon_planning::provision::{self, Purpose};
@@ -46,6 +49,7 @@ pub(crate) fn plan(
     };
     told.unreadable(snapshot.unreadable.iter().filter(|object| object.kind == "Pod"));
     let mut world = ObservedCluster::new(cluster, registry, view, snapshot);
+    world.left_alone().for_each(|pod| told.tell(left_alone(pod)));
     let pods = world.pending();
     let recount_at = world.recount_at();
     if pods.is_empty() {
@@ -75,6 +79,16 @@ pub(crate) fn plan(
     let again = (!built.refused.is_empty()).then(|| look_again(view.now));
     let wake_at = [plan.wake_at, recount_at, again].into_iter().flatten().min();
     (PlannedLaunches { groups, wake_at, built }, told)
+}
+
+fn left_alone(pod: &Pod) -> Finding {
+    let scheduler = &pod.shape.scheduler_name;
+    Finding::refused(
+        Subject { kind: SubjectKind::Pod, name: pod.name.to_string() },
+        "OtherScheduler",
+        "making no node for {}",
+        format!("scheduler `{scheduler}` places it; Tenon makes nodes for the pods of `{DEFAULT_SCHEDULER}`"),
+    )
 }
 
 /// The writes of each launch; a template that several launches name is written with the first.

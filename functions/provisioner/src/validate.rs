@@ -130,6 +130,7 @@ pub(crate) async fn ask<P: Ports>(
         return Ok(Some(question.due_at));
     }
     let asking = Asking { ports, cluster, observed, question };
+    let mut templates = BTreeSet::new();
     let answer = match built(cluster, &ports.installation().region, observed, &asking.question) {
         BuiltQuestion::NotNow => return Ok(Some(later(now, AFTER_NO_REQUEST))),
         BuiltQuestion::Unused { pools } => VerdictOutcome::Unused { pools },
@@ -141,6 +142,7 @@ pub(crate) async fn ask<P: Ports>(
                 Ok(lease) => lease,
                 Err(at) => return Ok(Some(at)),
             };
+            templates.extend(built.templates.iter().map(|(_, template)| template.name.clone()));
             match asking.dry_runs(&built).await? {
                 DryRunAnswer::Verdict(outcome) => outcome,
                 DryRunAnswer::Consent => VerdictOutcome::Allowed,
@@ -153,7 +155,7 @@ pub(crate) async fn ask<P: Ports>(
             }
         }
     };
-    asking.keep(answer).await.map(Some)
+    asking.keep(answer, templates).await.map(Some)
 }
 
 /// The templates of a question.
@@ -324,12 +326,19 @@ impl<P: Ports> Asking<'_, P> {
     }
 
     /// Writes the verdict, and wakes `node-classes` if it is news. Returns the time of the next question.
-    async fn keep(&self, outcome: VerdictOutcome) -> Result<Timestamp, HandlerError> {
+    async fn keep(
+        &self,
+        outcome: VerdictOutcome,
+        templates: BTreeSet<String>,
+    ) -> Result<Timestamp, HandlerError> {
         let Question { class, status, architecture, .. } = &self.question;
         let now = self.ports.now();
         let digest = RequestDigest::of_class(self.cluster, status);
         let request = judged_request(class, &digest);
-        let verdict = LaunchVerdict::of_dry_run(self.before(), request, architecture, outcome, now);
+        let verdict = LaunchVerdict {
+            templates,
+            ..LaunchVerdict::of_dry_run(self.before(), request, architecture, outcome, now)
+        };
         let until = verdict.until;
         let known = self.before().filter(|before| before.counts_for(request));
         let is_news = known.is_none_or(|known| known.outcome != verdict.outcome);

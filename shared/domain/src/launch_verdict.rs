@@ -96,6 +96,8 @@ pub struct LaunchVerdict {
     pub failures: u32,
     /// The last launch that is known to have succeeded.
     pub launched_at: Option<Timestamp>,
+    /// The launch templates of the question, which the next one names again.
+    pub templates: BTreeSet<String>,
 }
 
 /// The launch request of a class now.
@@ -165,6 +167,7 @@ impl LaunchVerdict {
             until: now.saturating_add(holds).unwrap_or(now),
             failures,
             launched_at,
+            templates: BTreeSet::new(),
         }
     }
 
@@ -193,6 +196,7 @@ impl LaunchVerdict {
             until: now.saturating_add(ALLOWED_FOR).unwrap_or(now),
             failures: 0,
             launched_at: Some(now),
+            templates: before.map_or_else(BTreeSet::new, |before| before.templates.clone()),
         })
     }
 

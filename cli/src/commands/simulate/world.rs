@@ -39,7 +39,9 @@ pub(super) fn input(
     bounded(&manifests)?;
     let mut all_pods = expand_workloads(&manifests);
     all_pods.extend(manifests.pods.iter().cloned());
-    let pods = all_pods.iter().filter(|pod| counts(pod)).cloned().collect();
+    let (others, pods): (Vec<Pod>, Vec<Pod>) =
+        all_pods.iter().filter(|pod| counts(pod)).cloned().partition(|pod| pod.shape.is_of_other_scheduler());
+    warn_of_other_schedulers(&others, warnings);
     let pools = pools(&manifests, catalog, warnings)?;
     warn_of_assumed(&pools, catalog, warnings);
     if catalog.origin == PriceOrigin::Borrowed && !pools.is_empty() {
@@ -100,6 +102,16 @@ fn counts(pod: &Pod) -> bool {
     let follows =
         |owner: &tenon_domain::api::OwnerReference| matches!(owner.kind.as_str(), "DaemonSet" | "Node");
     pod.is_unbound() && !pod.shape.owner.as_ref().is_some_and(follows)
+}
+
+fn warn_of_other_schedulers(pods: &[Pod], warnings: &mut Vec<String>) {
+    let mut schedulers: BTreeMap<&str, usize> = BTreeMap::new();
+    for pod in pods {
+        *schedulers.entry(&pod.shape.scheduler_name).or_default() += 1;
+    }
+    for (scheduler, count) in schedulers {
+        warnings.push(format!("ignoring the pods of scheduler `{scheduler}`, which places them: {count}"));
+    }
 }
 
 fn pools(

@@ -177,6 +177,7 @@ fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> LifecycleInput
         actions: BTreeMap::new(),
         pools: BTreeMap::new(),
         classes: BTreeMap::new(),
+        verdicts: BTreeMap::new(),
         snapshot: require_snapshot(Some((snapshot, now)), now),
         types: BTreeMap::from([("m5.large".parse().unwrap(), type_record())]),
         learned: BTreeMap::new(),

@@ -2,7 +2,9 @@
 
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{ClassStatus, ResolvedImage};
+use tenon_domain::launch_verdict::{ClassVerdicts, JudgedRequest, LaunchVerdict, VerdictOutcome};
 use tenon_domain::reservation::ClassReservations;
+use tenon_domain::unavailable::RequestDigest;
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetTags, LaunchTemplateData,
@@ -129,6 +131,24 @@ fn launches_and_the_class_that_makes_it_need_a_template() {
     check(Some(LaunchUse::At(hours(1))), &["ami-2", "ami-1"], false, false);
     // A class has such a template for each NodePool that it ever had; this one's launches ended a week ago.
     check(None, &["ami-1"], true, false);
+}
+
+#[test]
+fn a_verdict_needs_the_templates_of_its_question_while_it_holds() {
+    let check = |template: &str, until: Timestamp, leaves: bool| {
+        let mut input = input(hours(48), vec![], vec![]);
+        let digest = RequestDigest::of(["spec"]);
+        let request = JudgedRequest { digest: &digest, refresh: None };
+        let answer = VerdictOutcome::Allowed;
+        let verdict = LaunchVerdict::of_dry_run(None, request, &Architecture::Arm64, answer, hours(36));
+        let verdict = LaunchVerdict { until, templates: set_of(&[template]), ..verdict };
+        input.verdicts.insert("default".parse().unwrap(), ClassVerdicts(vec![verdict]));
+        let plan = crate::templates::plan(&view(&["a"]), &input);
+        assert_eq!(plan.leaving.is_some(), leaves, "{template} {until}");
+    };
+    check("a", hours(49), false);
+    check("a", hours(48), true);
+    check("b", hours(49), true);
 }
 
 #[test]

@@ -207,6 +207,7 @@ fn an_alias_resolves_to_an_image_for_each_architecture_and_variant() {
         resolved("bottlerocket@latest", "Bottlerocket"),
         ["arm64 nvidia", "arm64 standard", "x86_64 neuron", "x86_64 nvidia", "x86_64 standard"]
     );
+    assert_eq!(resolved("windows2019@latest", "Windows2019"), ["x86_64 standard"]);
     assert_eq!(resolved("windows2022@latest", "Windows2022"), ["x86_64 standard"]);
 }
 

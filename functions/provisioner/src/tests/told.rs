@@ -33,6 +33,26 @@ fn selecting(name: &str, disk: &str) -> Arc<SeenPod> {
     Arc::new(SeenPod::read(&made).unwrap())
 }
 
+/// Nobody knows where another scheduler would put it.
+#[test]
+fn a_pod_of_another_scheduler_is_left_alone_and_its_user_is_told() {
+    let mut cluster = cluster(0);
+    let mut other = pod("batch", "1500m", None);
+    other["spec"]["schedulerName"] = json!("volcano");
+    cluster.objects.pods = vec![Arc::new(SeenPod::read(&other).unwrap())];
+    cluster.report().unwrap();
+    wake(&cluster);
+    assert_eq!(cluster.claims().unwrap(), []);
+    let messages = told(&cluster, SubjectKind::Pod).into_iter().map(|record| record.message);
+    assert_eq!(
+        messages.collect::<Vec<_>>(),
+        [
+            "making no node for pod `default/batch`: scheduler `volcano` places it; Tenon makes nodes for the pods of \
+             `default-scheduler`"
+        ]
+    );
+}
+
 #[test]
 fn pods_that_are_refused_alike_are_told_of_once() {
     let check = |pods: &[(&str, &str)], expected: &[(&str, &str)]| {

@@ -151,7 +151,16 @@ pub struct PodShape {
     pub unknown: Vec<String>,
 }
 
+/// The scheduler that Tenon makes nodes for.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
 impl PodShape {
+    /// Whether another scheduler places the pod: nobody knows where, so no node is made for it.
+    #[must_use]
+    pub fn is_of_other_scheduler(&self) -> bool {
+        self.scheduler_name != DEFAULT_SCHEDULER
+    }
+
     /// Whether a DaemonSet made the pod.
     #[must_use]
     pub fn is_of_daemon_set(&self) -> bool {

@@ -18,8 +18,8 @@ use super::meta::{KindScope, ObjectFields};
 use super::priority::Completeness;
 use crate::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use crate::api::pod::{
-    DoNotDisrupt, HostPort, Pod, PodOrigin, PodPhase, PodShape, PodVolume, Readiness, SchedulingVerdict,
-    TopologySpreadConstraint, WhenUnsatisfiable,
+    DEFAULT_SCHEDULER, DoNotDisrupt, HostPort, Pod, PodOrigin, PodPhase, PodShape, PodVolume, Readiness,
+    SchedulingVerdict, TopologySpreadConstraint, WhenUnsatisfiable,
 };
 use crate::digest::Digest;
 use crate::id::{NamespacedName, NodeName, ParseIdError, Uid};
@@ -318,7 +318,10 @@ impl PodSpec {
             resource_claims: self.resource_claims.0.into_iter().map(|claim| claim.name).collect(),
             priority_class: self.priority_class_name,
             scheduling_gates: self.scheduling_gates.into_iter().map(|gate| gate.name).collect(),
-            scheduler_name: self.scheduler_name.unwrap_or_else(|| "default-scheduler".to_owned()),
+            scheduler_name: self
+                .scheduler_name
+                .filter(|name| !name.is_empty())
+                .unwrap_or_else(|| DEFAULT_SCHEDULER.to_owned()),
             owner: around.owner,
             do_not_disrupt: do_not_disrupt(&meta.annotations),
             deletion_cost: meta.annotations.get(DELETION_COST).and_then(|c| c.parse().ok()).unwrap_or(0),

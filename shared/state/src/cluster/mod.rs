@@ -129,6 +129,11 @@ impl<'a> ObservedCluster<'a> {
         self.unbound.values().filter(|pod| self.wants_node(pod)).map(|pod| (*pod).clone()).collect()
     }
 
+    /// Pending pods that another scheduler places.
+    pub fn left_alone(&self) -> impl Iterator<Item = &'a Pod> {
+        self.unbound.values().copied().filter(|pod| pod.shape.is_of_other_scheduler())
+    }
+
     /// The pods that claims with room count.
     #[must_use]
     pub fn counted(&self) -> BTreeSet<Uid> {
@@ -166,6 +171,7 @@ impl<'a> ObservedCluster<'a> {
         let preempts = nominated && !self.planned.contains(&pod.uid);
         !preempts
             && !pod.shape.is_of_daemon_set()
+            && !pod.shape.is_of_other_scheduler()
             && pod.shape.origin == PodOrigin::Api
             && !self.counted.contains_key(&pod.uid)
     }

@@ -43,6 +43,7 @@ impl ItemForm for ClassVerdicts {
             to.time("until", verdict.until);
             to.number("failures", verdict.failures);
             to.time_if("launched_at", verdict.launched_at);
+            to.texts("templates", &verdict.templates);
         });
     }
 
@@ -58,6 +59,7 @@ impl ItemForm for ClassVerdicts {
                 until: from.time("until")?,
                 failures: from.u32("failures")?,
                 launched_at: from.time_if("launched_at")?,
+                templates: from.texts("templates")?,
             })
         })?))
     }

@@ -117,6 +117,13 @@ pub enum ScenarioStep {
     },
     /// Makes an image: pending first.
     Image(ImageForm),
+    /// A pipeline tags an image, and sends its event.
+    TagImage {
+        /// The image's name.
+        image: String,
+        /// The tags.
+        tags: BTreeMap<String, String>,
+    },
     /// Deregisters the image of that name.
     DeregisterImage(String),
     /// Disables the image of that name.

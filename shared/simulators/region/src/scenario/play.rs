@@ -1,7 +1,9 @@
 //! Plays a scenario's steps against its world.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenon_domain::catalog::LearnedMemory;
 use tenon_domain::catalog::facts::PlacementStrategy;
 use tenon_domain::catalog::settings::MIB;
@@ -14,6 +16,7 @@ use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{CapacityReservation, InstanceState, PlacementGroup, TargetCapacityType, cluster_arn};
 use tenon_memory_table::block_on;
+use tenon_runtime::BusEvent;
 use tenon_runtime::error::chain;
 use tenon_simulated_cluster::SimulatedCluster;
 use tenon_snapshot::Kind;
@@ -140,6 +143,7 @@ impl Player {
                 let id = region.make_image(form);
                 self.images.insert(form.name.clone(), id);
             }
+            ScenarioStep::TagImage { image, tags } => tag_image(region, self.image(image)?, tags)?,
             ScenarioStep::DeregisterImage(name) => {
                 region.twin().deregister_image(self.image(name)?).map_err(|error| error.to_string())?;
             }
@@ -245,6 +249,23 @@ impl Player {
     fn image(&self, name: &str) -> Result<&ImageId, String> {
         self.images.get(name).ok_or_else(|| format!("no image step made `{name}`"))
     }
+}
+
+/// The pipeline's second stage.
+fn tag_image(
+    region: &mut SimulatedRegion,
+    image: &ImageId,
+    tags: &BTreeMap<String, String>,
+) -> Result<(), String> {
+    for (key, value) in tags {
+        region.twin().tag_image(image, key, value).map_err(|error| error.to_string())?;
+    }
+    region.publish(&BusEvent {
+        source: "ami.pipeline".to_owned(),
+        detail_type: "Image Tagged".to_owned(),
+        detail: json!({"ImageId": image.as_str()}),
+    });
+    Ok(())
 }
 
 fn set_defect(region: &SimulatedRegion, image: &ImageId, defect: Option<ImageDefect>) -> Result<(), String> {

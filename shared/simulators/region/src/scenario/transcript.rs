@@ -129,6 +129,10 @@ fn describe(step: &ScenarioStep) -> String {
         }
         ScenarioStep::Delete { kind, name, .. } => format!("delete {kind}/{name}"),
         ScenarioStep::Image(form) => format!("make image {}", form.name),
+        ScenarioStep::TagImage { image, tags } => {
+            let tags: Vec<String> = tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            format!("the pipeline tags image {image}: {}", tags.join(", "))
+        }
         ScenarioStep::DeregisterImage(name) => format!("deregister image {name}"),
         ScenarioStep::DisableImage(name) => format!("disable image {name}"),
         ScenarioStep::UnshareImage(name) => {

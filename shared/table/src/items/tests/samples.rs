@@ -290,7 +290,9 @@ pub(super) fn verdicts() -> ClassVerdicts {
     let denied = VerdictOutcome::Denied { reason, message, image: Some("ami-0abc".parse().unwrap()) };
     let launched = LaunchVerdict::of_launch(None, request, &Architecture::X86_64, at("00:00:20"));
     let of = |answer| LaunchVerdict::of_dry_run(None, request, &Architecture::Arm64, answer, at("00:00:30"));
-    ClassVerdicts::default().with(of(denied)).with(launched.unwrap())
+    let templates = BTreeSet::from(["tenon-prod-1".to_owned()]);
+    let denied = LaunchVerdict { templates, ..of(denied) };
+    ClassVerdicts::default().with(denied).with(launched.unwrap())
 }
 
 pub(super) fn pool_status() -> PoolStatus {
