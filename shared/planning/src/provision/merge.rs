@@ -55,8 +55,8 @@ impl Ord for Pair {
     }
 }
 
-/// Makes one of two claims wherever one type holds the pods of both and costs no more than both. What saves most comes
-/// first.
+/// Makes one of two claims wherever one type holds the pods of both, costs no more than both, and keeps the pool's
+/// limits. What saves most comes first.
 pub(crate) fn merge(
     pool: &mut Pool<'_>,
     members: &[Member<'_>],
@@ -74,6 +74,8 @@ pub(crate) fn merge(
         let (i, j) = pair.drafts();
         let times = |index: usize| drafts.get(index).map_or(0, |draft: &Draft| draft.times);
         let both = if i == j { times(i) / 2 } else { times(i).min(times(j)) };
+        let parts = [i, j].map(|index| drafts.get(index).map(|draft: &Draft| draft.type_index));
+        let both = charge_unions(pool, parts, pair.union.type_index, both);
         if both == 0 {
             continue;
         }
@@ -87,6 +89,25 @@ pub(crate) fn merge(
     }
     drafts.retain(|draft| draft.times > 0);
     drafts
+}
+
+/// Charges the pool's limits for so many unions in place of their parts. Returns how many the limits allow.
+fn charge_unions(pool: &mut Pool<'_>, parts: [Option<usize>; 2], union: usize, most: u32) -> u32 {
+    let charges = |index: usize| pool.types.get(index).map_or(&[][..], |one| &one.charges);
+    let of = |charges: &[i128], limit: usize| charges.get(limit).copied().unwrap_or_default();
+    let more: Vec<i128> = (0..pool.limits.len())
+        .map(|limit| {
+            let before = parts.iter().flatten().map(|part| of(charges(*part), limit));
+            before.fold(of(charges(union), limit), i128::saturating_sub)
+        })
+        .collect();
+    let allowed =
+        pool.limits.iter().zip(&more).filter(|(_, more)| **more > 0).map(|((_, left), more)| left / more);
+    let allowed = allowed.min().map_or(most, |least| most.min(u32::try_from(least.max(0)).unwrap_or(most)));
+    for ((_, left), more) in pool.limits.iter_mut().zip(more) {
+        *left = left.saturating_sub(more.saturating_mul(i128::from(allowed)));
+    }
+    allowed
 }
 
 /// The last draft with itself and with those before it.

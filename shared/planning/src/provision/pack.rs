@@ -102,11 +102,8 @@ pub(crate) fn pack(pool: &mut Pool<'_>, members: &[Member<'_>], steps: &mut Step
     for ((_, left), now) in pool.limits.iter_mut().zip(&best.limits) {
         *left = *now;
     }
-    let drafts = if pool.limits.is_empty() && !pool.has_min_values() {
-        merge(pool, lanes_of_all, best.drafts, steps)
-    } else {
-        best.drafts
-    };
+    let drafts =
+        if pool.has_min_values() { best.drafts } else { merge(pool, lanes_of_all, best.drafts, steps) };
     lanes.members_of(members, drafts)
 }
 

@@ -71,8 +71,18 @@ fn one_node_is_taken_for_what_several_cost() {
     let mut world = equal(5, 1_000, 512);
     let family = Requirement::one_of(labels::INSTANCE_FAMILY, ["c6a"]);
     world.pools[0].pool.template.requirements.add(family);
-    let made = all_placed(&world);
-    assert_eq!((made.claims.len(), made.price().to_string()), (1, "0.306".to_owned()));
+    let check = |world: &ProvisionInput, nodes: usize| {
+        let made = all_placed(world);
+        assert_eq!((made.claims.len(), made.price().to_string()), (nodes, "0.306".to_owned()));
+    };
+    check(&world, 1);
+    // Nearly every pool has limits. Three of these nodes have 8 CPU, as the one does.
+    let mut limited = |limits: &[(&str, &str)]| {
+        world.pools[0].pool.limits = list(limits);
+        world.clone()
+    };
+    check(&limited(&[("cpu", "1000"), ("nodes", "3")]), 1);
+    check(&limited(&[("cpu", "8")]), 1);
 }
 
 #[test]
