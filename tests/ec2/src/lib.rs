@@ -19,6 +19,7 @@ mod remote;
 mod server;
 mod twin;
 
+pub use bodies::run_instances_probe;
 pub use difference::Difference;
 pub use remote::{MotoServer, WireServer};
 pub use server::{Server, ServerWorld};

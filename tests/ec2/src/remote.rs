@@ -16,7 +16,8 @@ use tenon_domain::id::{ImageId, SubnetId, Zone};
 use tenon_ec2::Ec2Account;
 use tenon_ec2::port::ImageState;
 use tenon_twin::{Call, CapacityPool, RegionTwin};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::difference::Difference;
 use crate::server::{Server, ServerWorld, WORLD_TAG};
@@ -47,13 +48,43 @@ impl MotoServer {
     ///
     /// # Panics If the variable isn't set, or the server doesn't create the world.
     pub async fn new() -> Self {
-        let endpoint = std::env::var(ENDPOINT).unwrap_or_else(|_| {
-            panic!("`{ENDPOINT}` isn't set: run `tests/servers/moto -- cargo test -p tenon-ec2-tests -- --ignored`")
-        });
-        let config = config(&endpoint);
+        let config = config(&endpoint(), "test", "test");
         let world = moto_world(&config).await;
         Self { account: account(&config), world }
     }
+
+    /// The EC2 adapter of a user whose policy denies one action. From now on the server looks at everybody's rights, so
+    /// no other test may run beside this one.
+    ///
+    /// # Panics If the server doesn't make the user.
+    pub async fn denied(&self, action: &str) -> AwsEc2 {
+        let endpoint = endpoint();
+        let client = aws_sdk_iam::Client::new(&config(&endpoint, "test", "test"));
+        let user = format!("user-{}", self.world.name);
+        let policy = format!(
+            r#"{{"Version": "2012-10-17", "Statement": [{{"Effect": "Allow", "Action": "*", "Resource": "*"}},
+            {{"Effect": "Deny", "Action": "{action}", "Resource": "*"}}]}}"#
+        );
+        client.create_user().user_name(&user).send().await.expect("a user");
+        let put = client.put_user_policy().user_name(&user).policy_name("denied").policy_document(policy);
+        put.send().await.expect("a policy");
+        let key = client.create_access_key().user_name(&user).send().await.expect("a key");
+        let key = key.access_key.expect("a key has an id");
+        look_at_rights(&endpoint).await;
+        AwsEc2::new(&config(&endpoint, key.access_key_id(), key.secret_access_key()))
+    }
+}
+
+/// moto's own switch: after no further call it looks at rights.
+async fn look_at_rights(endpoint: &str) {
+    let address = endpoint.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).await.expect("the server listens");
+    let request =
+        "POST /moto-api/reset-auth HTTP/1.0\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\n0";
+    stream.write_all(request.as_bytes()).await.expect("the server takes the request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("the server answers");
+    assert!(answer.contains(" 200 "), "{answer}");
 }
 
 /// The region twin on the wire, through the adapters.
@@ -72,7 +103,7 @@ impl WireServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let endpoint = format!("http://{}", listener.local_addr().expect("a bound port"));
         tokio::spawn(tenon_twin_wire::serve(served.twin().clone(), listener));
-        Self { account: account(&config(&endpoint)), served }
+        Self { account: account(&config(&endpoint, "test", "test")), served }
     }
 
     /// The twin's prices, through the adapter.
@@ -94,6 +125,14 @@ impl WireServer {
     }
 }
 
+fn endpoint() -> String {
+    std::env::var(ENDPOINT).unwrap_or_else(|_| {
+        panic!(
+            "`{ENDPOINT}` isn't set: run `tests/servers/moto -- cargo test -p tenon-ec2-tests -- --ignored`"
+        )
+    })
+}
+
 fn account(config: &SdkConfig) -> AdapterAccount {
     Ec2Account {
         ec2: AwsEc2::new(config),
@@ -105,9 +144,9 @@ fn account(config: &SdkConfig) -> AdapterAccount {
     }
 }
 
-/// The SDK's configuration for a server without authorisation.
-fn config(endpoint: &str) -> SdkConfig {
-    let credentials = Credentials::new("test", "test", None, None, "tests");
+/// The SDK's configuration for a server, with the key of a user. Servers that don't look at rights take any.
+fn config(endpoint: &str, key_id: &str, secret: &str) -> SdkConfig {
+    let credentials = Credentials::new(key_id, secret, None, None, "tests");
     let http = aws_smithy_http_client::Builder::new().build_http();
     SdkConfig::builder()
         .region(Region::new("us-east-1"))

@@ -6,10 +6,11 @@ use tenon_twin::Call;
 
 use super::instances;
 use crate::difference::Difference;
-use crate::server::Server;
+use crate::server::{Server, ServerWorld};
 
-fn probe<S: Server>(server: &S) -> RunInstancesProbe {
-    let world = server.world();
+/// A launch of the world's template.
+#[must_use]
+pub fn run_instances_probe(world: &ServerWorld) -> RunInstancesProbe {
     let request = world.fleet(TargetCapacityType::OnDemand, 1, vec![world.launch("m5.large", 0)]);
     RunInstancesProbe {
         launch_template: world.template().name,
@@ -26,8 +27,10 @@ fn probe<S: Server>(server: &S) -> RunInstancesProbe {
 pub async fn a_dry_run_launches_nothing<S: Server>(server: &S) {
     let (ec2, world) = (server.ec2(), server.world());
     let request = world.fleet(TargetCapacityType::OnDemand, 1, vec![world.launch("m5.large", 0)]);
-    let (fleet, run) =
-        (ec2.dry_run_create_fleet(&request).await, ec2.dry_run_run_instances(&probe(server)).await);
+    let (fleet, run) = (
+        ec2.dry_run_create_fleet(&request).await,
+        ec2.dry_run_run_instances(&run_instances_probe(server.world())).await,
+    );
     for without_template in [fleet, run] {
         if server.differs(Difference::DryRunsLookAtNothing) {
             assert_eq!(without_template.unwrap(), DryRunOutcome::WouldSucceed);
@@ -37,7 +40,10 @@ pub async fn a_dry_run_launches_nothing<S: Server>(server: &S) {
     }
     ec2.create_launch_template(&world.template()).await.unwrap();
     assert_eq!(ec2.dry_run_create_fleet(&request).await.unwrap(), DryRunOutcome::WouldSucceed);
-    assert_eq!(ec2.dry_run_run_instances(&probe(server)).await.unwrap(), DryRunOutcome::WouldSucceed);
+    assert_eq!(
+        ec2.dry_run_run_instances(&run_instances_probe(server.world())).await.unwrap(),
+        DryRunOutcome::WouldSucceed
+    );
     assert_eq!(instances(server).await, []);
 }
 
@@ -55,5 +61,8 @@ pub async fn a_dry_run_says_what_is_denied<S: Server>(server: &S) {
     let DryRunOutcome::Unauthorized { action, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!(action, "CreateFleet");
     assert_eq!(ec2.create_fleet(&request).await.unwrap_err().class(), ErrorClass::Unauthorized);
-    assert_eq!(ec2.dry_run_run_instances(&probe(server)).await.unwrap(), DryRunOutcome::WouldSucceed);
+    assert_eq!(
+        ec2.dry_run_run_instances(&run_instances_probe(server.world())).await.unwrap(),
+        DryRunOutcome::WouldSucceed
+    );
 }

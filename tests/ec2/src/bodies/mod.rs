@@ -15,7 +15,7 @@ pub use catalog::{
     offerings_are_in_zones_that_the_account_may_use, spot_prices_are_of_known_types_and_zones,
     types_are_described_whole,
 };
-pub use dry_runs::{a_dry_run_launches_nothing, a_dry_run_says_what_is_denied};
+pub use dry_runs::{a_dry_run_launches_nothing, a_dry_run_says_what_is_denied, run_instances_probe};
 pub use fleets::{
     a_client_token_launches_once, a_dry_pool_is_an_error_of_its_override,
     a_fleet_launches_what_it_was_asked_for, a_fleet_takes_the_cheapest_override_first,
