@@ -4,8 +4,10 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests fail as tests do")]
 #![expect(unused_must_use, reason = "checks assert; what they return is for further checks")]
 
+mod broken_plans;
 mod catalogue;
 mod checker;
+mod claims_checker;
 mod disruption;
 mod drawn;
 mod drawn_plans;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::checker::faults;
+use crate::claims_checker::claim_faults;
 use crate::replay::{Nominations, Replay, replay};
 use crate::wide::wide_world;
 use tenon_domain::api::pod::PodShape;
@@ -116,7 +117,8 @@ fn many_worlds_are_measured() {
             }
             if nominations == Nominations::Made {
                 judged += 1;
-                let found = faults(&replayed.input, &replayed.plan);
+                let mut found = faults(&replayed.input, &replayed.plan);
+                found.extend(claim_faults(&replayed.input, &replayed.plan));
                 if !found.is_empty() {
                     at_fault.push((number, found.len(), found[0].clone()));
                 }
@@ -126,5 +128,5 @@ fn many_worlds_are_measured() {
     for (nominations, tally) in &tallies {
         println!("{nominations:?}: {tally:?}");
     }
-    println!("checker of assignments: {} of {judged} plans at fault: {at_fault:?}", at_fault.len());
+    println!("checkers of assignments and claims: {} of {judged} plans at fault: {at_fault:?}", at_fault.len());
 }

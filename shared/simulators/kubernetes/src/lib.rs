@@ -1,8 +1,8 @@
 //! A simulated cluster: an API server in memory, controllers, kube-scheduler's placement, and kubelets that join.
 //!
 //! Decides the changes of a cluster in virtual time: [`SimulatedCluster::tick`] sets the time,
-//! [`SimulatedCluster::next_due`] is the time of the next change. It stands in for a real cluster; tests compare it
-//! with a real kube-scheduler.
+//! [`SimulatedCluster::next_due`] is the time of the next change. It stands in for a real cluster, by the rules of
+//! kube-scheduler 1.35; no test compares the two side by side yet.
 //!
 //! Not simulated: preemption, the making of volumes, Services, rolling updates (a changed template replaces a
 //! Deployment's pods at once), DRA (such pods are unschedulable), ordered StatefulSets (their pods start in parallel).

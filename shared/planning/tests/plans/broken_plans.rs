@@ -1,0 +1,123 @@
+//! The checkers of plans see broken plans: a checker that finds nothing checks nothing.
+
+use crate::checker::lasting_faults;
+use crate::claims_checker::claim_faults;
+use crate::support::*;
+use crate::wide::wide_world;
+use tenon_domain::id::Zone;
+use tenon_domain::labels;
+use tenon_domain::taint::{Taint, TaintEffect};
+use tenon_planning::provision::{PlannedClaim, ProvisionInput, ProvisionPlan, plan};
+
+/// Of so many worlds.
+const WORLDS: u64 = 150;
+
+/// Breaks each plan of the worlds in one place, and counts those in which the checker sees it. A break returns whether
+/// there was something to break.
+fn check(
+    faults: impl Fn(&ProvisionInput, &ProvisionPlan) -> Vec<String>,
+    breaks: impl Fn(&mut ProvisionInput, &mut ProvisionPlan) -> bool,
+    expected: &str,
+) {
+    let (mut broken, mut seen) = (0, 0);
+    for number in 0..WORLDS {
+        let mut world = wide_world(number);
+        let (mut made, _) = plan(&world);
+        if breaks(&mut world, &mut made) {
+            broken += 1;
+            seen += usize::from(faults(&world, &made).iter().any(|fault| fault.contains(expected)));
+        }
+    }
+    assert!(seen > 0, "{expected}: seen in none of {broken} broken plans");
+}
+
+fn first(made: &mut ProvisionPlan, of: impl Fn(&PlannedClaim) -> bool) -> Option<&mut PlannedClaim> {
+    made.claims.iter_mut().find(|claim| of(claim))
+}
+
+#[test]
+fn plans_of_wide_worlds_keep_what_every_claim_must() {
+    for number in 0..WORLDS {
+        let world = wide_world(number);
+        let (made, _) = plan(&world);
+        assert_eq!(claim_faults(&world, &made), Vec::<String>::new(), "world {number}");
+    }
+}
+
+#[test]
+fn a_claim_of_a_type_that_is_too_small_is_seen() {
+    let small = |world: &mut ProvisionInput, made: &mut ProvisionPlan| {
+        let Some(claim) = first(made, |_| true) else { return false };
+        let pool = world.pools.iter().find(|pool| pool.pool.name == claim.pool).unwrap();
+        let all: Vec<_> = pool.types.iter().map(|one| one.facts.name.clone()).collect();
+        claim.instance_types = all.into();
+        true
+    };
+    check(claim_faults, small, "doesn't hold its pods");
+}
+
+#[test]
+fn a_taint_that_no_pod_tolerates_is_seen() {
+    let tainted = |_: &mut ProvisionInput, made: &mut ProvisionPlan| {
+        let Some(claim) = first(made, |_| true) else { return false };
+        claim.taints.push(Taint {
+            key: "new".to_owned(),
+            value: String::new(),
+            effect: TaintEffect::NoSchedule,
+        });
+        true
+    };
+    check(claim_faults, tainted, "doesn't tolerate its taints");
+}
+
+#[test]
+fn a_pod_on_two_claims_and_one_that_moved_are_seen() {
+    let twice = |_: &mut ProvisionInput, made: &mut ProvisionPlan| {
+        let [a, .., b] = made.claims.as_mut_slice() else { return false };
+        b.pods.push(a.pods[0].clone());
+        true
+    };
+    check(claim_faults, twice, "on another claim, too");
+    let moved = |_: &mut ProvisionInput, made: &mut ProvisionPlan| {
+        let [a, .., b] = made.claims.as_mut_slice() else { return false };
+        let pods = std::mem::take(&mut a.pods);
+        b.pods.extend(pods);
+        true
+    };
+    check(claim_faults, moved, "doesn't hold its pods");
+    check(claim_faults, moved, "isn't certain for a node selector");
+    check(claim_faults, moved, "is taken twice");
+    check(lasting_faults, moved, "a pod beside one that it is apart from");
+}
+
+#[test]
+fn a_claim_that_is_pinned_to_no_zone_is_seen() {
+    let unpinned = |_: &mut ProvisionInput, made: &mut ProvisionPlan| {
+        let zones: Vec<Zone> = ZONES.iter().map(|zone| zone.parse().unwrap()).collect();
+        let mut any = false;
+        for claim in made.claims.iter_mut().filter(|claim| claim.zones.len() == 1) {
+            claim.zones.extend(zones.iter().cloned());
+            any = true;
+        }
+        any
+    };
+    check(claim_faults, unpinned, &format!("{} isn't certain for a node selector", labels::ZONE));
+    check(lasting_faults, unpinned, "isn't certain for a spread");
+    check(lasting_faults, unpinned, "isn't certain for an affinity");
+}
+
+#[test]
+fn limits_that_are_exceeded_are_seen() {
+    let limited = |world: &mut ProvisionInput, made: &mut ProvisionPlan| {
+        let Some(claim) = first(made, |_| true) else { return false };
+        let pool = world.pools.iter_mut().find(|pool| pool.pool.name == claim.pool).unwrap();
+        pool.pool.limits = list(&[("cpu", "1"), ("nodes", "1000")]);
+        true
+    };
+    check(claim_faults, limited, "more cpu than its limit");
+    let allowed = |world: &mut ProvisionInput, made: &mut ProvisionPlan| {
+        world.pools.iter_mut().for_each(|pool| pool.nodes_left = Some(0));
+        !made.claims.is_empty()
+    };
+    check(claim_faults, allowed, "more nodes than the registry allows");
+}

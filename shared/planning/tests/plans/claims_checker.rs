@@ -1,0 +1,99 @@
+//! Judges each planned claim alone: every instance type and zone that it may still become holds its pods, and no limit
+//! is exceeded. The neighbours' rules are [`crate::checker`]'s.
+//!
+//! It shares no code with the planner. Overhead of DaemonSets isn't its to know, so it asks for no more than the pods'
+//! own requests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_domain::api::pod::{HostPort, PodShape};
+use tenon_domain::catalog::InstanceTypeOption;
+use tenon_domain::labels;
+use tenon_domain::quantity::Quantity;
+use tenon_domain::resources::{ResourceList, ResourceName};
+use tenon_domain::taint::TaintEffect;
+use tenon_planning::provision::{PlannedClaim, PoolInput, ProvisionInput, ProvisionPlan};
+
+/// What is wrong with the plan's claims.
+pub(crate) fn claim_faults(input: &ProvisionInput, plan: &ProvisionPlan) -> Vec<String> {
+    let shapes: BTreeMap<&str, &PodShape> =
+        input.pods.iter().map(|pod| (pod.uid.as_str(), &*pod.shape)).collect();
+    let mut faults = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for claim in &plan.claims {
+        let pool = input.pools.iter().find(|pool| pool.pool.name == claim.pool).unwrap();
+        let pods: Vec<&PodShape> = claim.pods.iter().map(|pod| shapes[pod.uid.as_str()]).collect();
+        for pod in &claim.pods {
+            if !seen.insert(pod.uid.as_str()) {
+                faults.push(format!("{}: a pod is on another claim, too", claim.name));
+            }
+        }
+        faults.extend(room_faults(claim, pool, &pods));
+        faults.extend(pods.iter().filter_map(|pod| place_fault(claim, pool, pod)));
+        faults.extend(port_faults(claim, &pods));
+    }
+    faults.extend(input.pools.iter().flat_map(|pool| limit_faults(pool, plan)));
+    faults
+}
+
+fn types<'a>(claim: &'a PlannedClaim, pool: &'a PoolInput) -> impl Iterator<Item = &'a InstanceTypeOption> {
+    pool.types.iter().filter(|one| claim.instance_types.iter().any(|name| *name == one.facts.name))
+}
+
+fn room_faults(claim: &PlannedClaim, pool: &PoolInput, pods: &[&PodShape]) -> Vec<String> {
+    let mut wanted = ResourceList::sum(pods.iter().map(|pod| &pod.requests));
+    wanted.insert(ResourceName::PODS, Quantity::from_integer(i64::try_from(pods.len()).unwrap()));
+    let small = types(claim, pool).filter(|one| !wanted.fits(&one.allocatable));
+    small.map(|one| format!("{}: {} doesn't hold its pods", claim.name, one.facts.name)).collect()
+}
+
+/// Why a pod may not run wherever the claim may still come to be.
+fn place_fault(claim: &PlannedClaim, pool: &PoolInput, pod: &PodShape) -> Option<String> {
+    let forbids = |effect: TaintEffect| effect != TaintEffect::PreferNoSchedule;
+    let tolerated = |taint| pod.tolerations.iter().any(|one| one.tolerates(taint));
+    if claim.taints.iter().any(|taint| forbids(taint.effect) && !tolerated(taint)) {
+        return Some(format!("{}: a pod doesn't tolerate its taints", claim.name));
+    }
+    let missing = pod.node_selector.iter().find(|(key, value)| !is_certain(claim, pool, key, value))?;
+    Some(format!("{}: {} isn't certain for a node selector", claim.name, missing.0))
+}
+
+fn is_certain(claim: &PlannedClaim, pool: &PoolInput, key: &str, value: &str) -> bool {
+    if key == labels::ZONE {
+        return claim.zones.iter().all(|zone| zone.as_str() == value);
+    }
+    if key == labels::CAPACITY_TYPE {
+        return claim.capacity_types.iter().all(|one| one.as_str() == value);
+    }
+    if let Some(label) = claim.labels.get(key) {
+        return label == value;
+    }
+    types(claim, pool).all(|one| one.labels.get(key).and_then(|label| label.single_value()) == Some(value))
+}
+
+fn port_faults(claim: &PlannedClaim, pods: &[&PodShape]) -> Vec<String> {
+    let mut taken: BTreeSet<&HostPort> = BTreeSet::new();
+    let twice = pods.iter().flat_map(|pod| &pod.host_ports).filter(|port| !taken.insert(port));
+    twice.map(|port| format!("{}: {port:?} is taken twice", claim.name)).collect()
+}
+
+/// Each claim counts as its largest type.
+fn limit_faults(pool: &PoolInput, plan: &ProvisionPlan) -> Vec<String> {
+    let claims: Vec<&PlannedClaim> =
+        plan.claims.iter().filter(|claim| claim.pool == pool.pool.name).collect();
+    let mut faults = Vec::new();
+    for (name, limit) in pool.pool.limits.iter() {
+        let largest = |claim: &&PlannedClaim| match name {
+            name if *name == ResourceName::NODES => Quantity::from_integer(1).nanos(),
+            name => types(claim, pool).map(|one| one.capacity.get(name).nanos()).max().unwrap_or(0),
+        };
+        let used: i128 = pool.usage.get(name).nanos() + claims.iter().map(largest).sum::<i128>();
+        if !claims.is_empty() && used > limit.nanos() {
+            faults.push(format!("{}: more {name} than its limit", pool.pool.name));
+        }
+    }
+    if pool.nodes_left.is_some_and(|left| claims.len() > left as usize) {
+        faults.push(format!("{}: more nodes than the registry allows", pool.pool.name));
+    }
+    faults
+}
