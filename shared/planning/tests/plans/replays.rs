@@ -128,5 +128,8 @@ fn many_worlds_are_measured() {
     for (nominations, tally) in &tallies {
         println!("{nominations:?}: {tally:?}");
     }
-    println!("checkers of assignments and claims: {} of {judged} plans at fault: {at_fault:?}", at_fault.len());
+    println!(
+        "checkers of assignments and claims: {} of {judged} plans at fault: {at_fault:?}",
+        at_fault.len()
+    );
 }
