@@ -108,8 +108,7 @@ fn the_getting_started_page_is_simulated_unchanged() {
 
 #[test]
 fn pods_of_other_schedulers_are_left_to_them() {
-    let pod =
-        "apiVersion: v1\nkind: Pod\nmetadata: {name: batch}\nspec: {schedulerName: volcano, containers: []}";
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: batch}\nspec: {schedulerName: volcano, containers: [{name: a}]}";
     let told = tenon(&["simulate", "-f", "-"], pod);
     assert!(told.contains("ignoring the pods of scheduler `volcano`, which places them: 1"), "{told}");
     assert!(told.ends_with("--- status 0\n"), "{told}");
