@@ -129,9 +129,10 @@ impl<'a> ObservedCluster<'a> {
         self.unbound.values().filter(|pod| self.wants_node(pod)).map(|pod| (*pod).clone()).collect()
     }
 
-    /// Pending pods that another scheduler places.
+    /// Pending pods that another scheduler places. A DaemonSet's pods follow their nodes anyway.
     pub fn left_alone(&self) -> impl Iterator<Item = &'a Pod> {
-        self.unbound.values().copied().filter(|pod| pod.shape.is_of_other_scheduler())
+        let others = |pod: &&Pod| pod.shape.is_of_other_scheduler() && !pod.shape.is_of_daemon_set();
+        self.unbound.values().copied().filter(others)
     }
 
     /// The pods that claims with room count.
