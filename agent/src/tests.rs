@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex};
 use crate::{Agent, Bell, BellError, Burst, Reported, Ring};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenon_domain::claim::{Claim, ClaimState, CommandRole};
+use tenon_domain::claim::Claim;
 use tenon_domain::id::{
     ClaimName, ClientToken, ClusterName, LaunchId, NamespacedName, NodeClassName, NodePoolName, Uid,
 };
 use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchState};
-use tenon_domain::resources::ResourceList;
 use tenon_domain::snapshot::{ActionProgress, Snapshot};
 use tenon_domain::taint::{Taint, TaintEffect};
 use tenon_memory_table::block_on;
@@ -128,20 +127,12 @@ impl AgentFixture {
 
     /// A launch of a claim for one pod.
     fn plan(&self, claim: &str, pod: &str) {
-        let claim = Claim {
-            name: ClaimName::parse(claim).unwrap(),
-            revision: 1,
-            pool: NodePoolName::parse("default").unwrap(),
-            class: NodeClassName::parse("default").unwrap(),
-            class_hash: None,
-            launch: LaunchId::parse("launch-1").unwrap(),
-            created_at: at(0),
-            state: ClaimState::Planned,
-            drift: None,
-            role: CommandRole::None,
-            terms: None,
-            requests: ResourceList::new(),
-        };
+        let claim = Claim::planned(
+            ClaimName::parse(claim).unwrap(),
+            (NodePoolName::parse("default").unwrap(), NodeClassName::parse("default").unwrap()),
+            LaunchId::parse("launch-1").unwrap(),
+            at(0),
+        );
         let counted = CountedPod {
             name: NamespacedName { namespace: "default".to_owned(), name: "p".to_owned() },
             uid: Uid::parse(pod).unwrap(),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tenon_domain::SignedDuration;
 use tenon_domain::id::{InstallationId, InstanceType, ParseIdError, Region};
-use tenon_domain::registry::PreferencePolicy;
+use tenon_domain::registry::{MinValuesPolicy, PlanPolicies, PreferencePolicy};
 
 use crate::errors::{Failure, Problem};
 use crate::output::OutputFormat;
@@ -113,15 +113,36 @@ pub(crate) struct SimulateArgs {
     /// a name that only one pod has
     #[arg(long, value_name = "POD")]
     pub(crate) explain: Option<String>,
-    /// Whether pods' preferences shape nodes, as the cluster's setting `PreferencePolicy` says
-    #[arg(long, value_name = "Respect|Ignore", default_value = "Respect", value_parser = parse_preference_policy)]
-    pub(crate) preference_policy: PreferencePolicy,
+    #[command(flatten)]
+    pub(crate) policies: PolicyArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
 
+/// How far a plan follows wishes.
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArgs {
+    /// Whether pods' preferences shape nodes, as the cluster's setting `PreferencePolicy` says
+    #[arg(long, value_name = "Respect|Ignore", default_value = "Respect", value_parser = parse_preference_policy)]
+    preference_policy: PreferencePolicy,
+    /// Whether pods wait where `minValues` can't be met, as the cluster's setting `MinValuesPolicy` says
+    #[arg(long, value_name = "Strict|BestEffort", default_value = "Strict", value_parser = parse_min_values_policy)]
+    min_values_policy: MinValuesPolicy,
+}
+
+impl PolicyArgs {
+    /// For the planner.
+    pub(crate) const fn policies(&self) -> PlanPolicies {
+        PlanPolicies { preferences: self.preference_policy, min_values: self.min_values_policy }
+    }
+}
+
 fn parse_preference_policy(text: &str) -> Result<PreferencePolicy, String> {
     PreferencePolicy::parse(text).ok_or_else(|| "expected `Respect` or `Ignore`".to_owned())
+}
+
+fn parse_min_values_policy(text: &str) -> Result<MinValuesPolicy, String> {
+    MinValuesPolicy::parse(text).ok_or_else(|| "expected `Strict` or `BestEffort`".to_owned())
 }
 
 /// `tenon types`.

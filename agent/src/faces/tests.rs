@@ -3,7 +3,7 @@
 use super::*;
 use tenon_domain::SignedDuration;
 use tenon_domain::catalog::CapacityType;
-use tenon_domain::claim::{ClaimState, CommandRole, LaunchFailure, LaunchedInstance, RemovalReason, Terms};
+use tenon_domain::claim::{ClaimState, LaunchFailure, LaunchedInstance, RemovalReason, Terms};
 use tenon_domain::class_status::{Condition, ConditionReason, ConditionStatus, ConditionType};
 use tenon_domain::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
@@ -66,18 +66,15 @@ fn terminated() -> ClaimState {
 
 fn claim(state: ClaimState) -> Claim {
     Claim {
-        name: ClaimName::parse("default-abcde").unwrap(),
         revision: 2,
-        pool: NodePoolName::parse("default").unwrap(),
-        class: NodeClassName::parse("linux").unwrap(),
-        class_hash: None,
-        launch: LaunchId::parse("launch-1").unwrap(),
-        created_at: at(5),
         state,
-        drift: None,
-        role: CommandRole::None,
-        terms: None,
         requests: ResourceList::new().with(ResourceName::CPU, Quantity::from_integer(2)),
+        ..Claim::planned(
+            ClaimName::parse("default-abcde").unwrap(),
+            (NodePoolName::parse("default").unwrap(), NodeClassName::parse("linux").unwrap()),
+            LaunchId::parse("launch-1").unwrap(),
+            at(5),
+        )
     }
 }
 

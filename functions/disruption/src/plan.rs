@@ -20,6 +20,7 @@ use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{Built, LaunchInput, build};
+use tenon_launching::zones::ZoneTally;
 use tenon_planning::disruption::{
     self, ClaimView, ClassReadiness, ClassView, CommandStep, DisruptionInput, DisruptionPlan,
     DriftingReservations, HaltState, NodeView,
@@ -40,6 +41,7 @@ pub(crate) struct PlannedDisruption {
     classes: BTreeMap<NodeClassName, ReadyClass>,
     types: BTreeMap<NodePoolName, Arc<Vec<InstanceTypeOption>>>,
     evidence: BTreeMap<String, u64>,
+    zones: ZoneTally,
 }
 
 impl PlannedDisruption {
@@ -58,6 +60,7 @@ impl PlannedDisruption {
             types: &self.types,
             region,
             marks: &view.marks,
+            zones: &self.zones,
             replaced: &[],
             leaving: &view.leaving,
             evidence: &self.evidence,
@@ -102,6 +105,7 @@ pub(crate) fn plan(
         classes: world.classes,
         types: world.types,
         evidence: evidence(view, snapshot.generation),
+        zones: ZoneTally::of(view.claims.values()),
         plan,
     };
     planned.built = built(&planned.launch_input(registry, region, view), view, &planned.plan, &mut told);

@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tenon_domain::catalog::CapacityType;
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, CommandRole, LaunchedInstance, Terms};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, Terms};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{
     ClaimName, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName, Zone,
 };
 use tenon_domain::launch::{LaunchCause, LaunchState};
-use tenon_domain::resources::ResourceList;
 use tenon_ec2::port::ImageArchitecture;
 use tenon_harness::cluster::{Cluster, pod, pool};
 use tenon_harness::{FunctionWorld, RungBell, WorldConfig};
@@ -59,18 +58,14 @@ fn claim(n: u32, node: &str, at: Timestamp) -> Claim {
         image: ImageId::parse("ami-0123456789abcdef0").unwrap(),
     };
     Claim {
-        name: ClaimName::parse(format!("default-{n}")).unwrap(),
         revision: 4,
-        pool: NodePoolName::parse("default").unwrap(),
-        class: NodeClassName::parse("default").unwrap(),
-        class_hash: None,
-        launch: LaunchId::parse("launch-old").unwrap(),
-        created_at: at,
         state: ClaimState::Initialized { instance, node: NodeName::parse(node).unwrap(), at },
-        drift: None,
-        role: CommandRole::None,
-        terms: None,
-        requests: ResourceList::new(),
+        ..Claim::planned(
+            ClaimName::parse(format!("default-{n}")).unwrap(),
+            (NodePoolName::parse("default").unwrap(), NodeClassName::parse("default").unwrap()),
+            LaunchId::parse("launch-old").unwrap(),
+            at,
+        )
     }
 }
 

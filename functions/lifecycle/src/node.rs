@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
-use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance};
+use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, MinValuesState};
 use tenon_domain::class_hash::ClassHash;
 use tenon_domain::labels;
 use tenon_domain::placement::LaunchPlacement;
@@ -84,6 +84,9 @@ fn first(claim: &Claim, instance: &LaunchedInstance, input: &LifecycleInput) -> 
         },
         None => Registration { labels, ..Registration::default() },
     };
+    if claim.min_values == MinValuesState::Relaxed {
+        registration.annotations.insert(labels::MIN_VALUES_RELAXED.to_owned(), "true".to_owned());
+    }
     let hash = claim.class_hash.into_iter().flat_map(ClassHash::annotations);
     registration.annotations.extend(hash.map(|(key, value)| (key.to_owned(), value)));
     registration

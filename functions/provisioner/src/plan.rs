@@ -14,6 +14,7 @@ use tenon_domain::launch::LaunchCause;
 use tenon_domain::report::{Finding, Report};
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{Built, LaunchInput, build, write_launch};
+use tenon_launching::zones::ZoneTally;
 use tenon_planning::provision::{self, Purpose};
 use tenon_state::cluster::ObservedCluster;
 use tenon_state::observe::{ClusterObservation, evidence};
@@ -68,6 +69,7 @@ pub(crate) fn plan(
         types: &world.types,
         region,
         marks: &view.marks,
+        zones: &ZoneTally::of(view.claims.values()),
         replaced: &[],
         leaving: &view.leaving,
         evidence: &evidence,

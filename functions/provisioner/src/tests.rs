@@ -256,7 +256,7 @@ fn what_ec2_gives_in_part_is_launched_and_the_rest_planned_anew() {
 #[test]
 fn a_lost_answer_is_replayed_under_its_token() {
     for effect in [FaultEffect::AnswerLost, FaultEffect::RequestLost] {
-        let cluster = cluster(3);
+        let cluster = cluster(1);
         fault(&cluster, Call::CreateFleet, effect);
         wake(&cluster);
         assert_eq!(phases(&cluster, ClaimPhase::Launched), 0);

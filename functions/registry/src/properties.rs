@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 use tenon_domain::id::{ClusterName, InstallationId};
-use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, PreferencePolicy, Registry};
+use tenon_domain::registry::{
+    Allowances, ClusterSettings, FeatureGate, Gates, MinValuesPolicy, PlanPolicies, PreferencePolicy,
+    Registry,
+};
 
 /// The properties that CloudFormation adds to every custom resource.
 const CLOUDFORMATIONS: [&str; 2] = ["ServiceToken", "ServiceTimeout"];
@@ -215,10 +218,15 @@ impl<'a> PropertyReader<'a> {
         let learned_memory = self.parsed_if("LearnedMemory", "`Enabled` or `Disabled`", FeatureGate::parse);
         let zonal_shift = self.parsed_if("ZonalShift", "`Enabled` or `Disabled`", FeatureGate::parse);
         let dry_runs = self.parsed_if("DryRuns", "`Enabled` or `Disabled`", FeatureGate::parse);
-        let preference_policy =
+        let preferences =
             self.parsed_if("PreferencePolicy", "`Respect` or `Ignore`", PreferencePolicy::parse);
+        let min_values =
+            self.parsed_if("MinValuesPolicy", "`Strict` or `BestEffort`", MinValuesPolicy::parse);
         ClusterSettings {
-            preference_policy: preference_policy.unwrap_or(default.preference_policy),
+            policies: PlanPolicies {
+                preferences: preferences.unwrap_or(default.policies.preferences),
+                min_values: min_values.unwrap_or(default.policies.min_values),
+            },
             dry_runs: dry_runs.unwrap_or(default.dry_runs),
             learned_memory: learned_memory.unwrap_or(default.learned_memory),
             zonal_shift: zonal_shift.unwrap_or(default.zonal_shift),
@@ -392,7 +400,9 @@ mod tests {
         let undried = parsed(&[("DryRuns", Some(json!("Disabled")))]).unwrap();
         assert_eq!(undried.settings.dry_runs, FeatureGate::Disabled);
         let ignoring = parsed(&[("PreferencePolicy", Some(json!("Ignore")))]).unwrap();
-        assert_eq!(ignoring.settings.preference_policy, PreferencePolicy::Ignore);
+        assert_eq!(ignoring.settings.policies.preferences, PreferencePolicy::Ignore);
+        let lowering = parsed(&[("MinValuesPolicy", Some(json!("BestEffort")))]).unwrap();
+        assert_eq!(lowering.settings.policies.min_values, MinValuesPolicy::BestEffort);
     }
 
     #[test]
@@ -478,6 +488,7 @@ mod tests {
         assert_eq!(wrong("ZonalShift", json!("On")), 1);
         assert_eq!(wrong("DryRuns", json!("Off")), 1);
         assert_eq!(wrong("PreferencePolicy", json!("ignore")), 1);
+        assert_eq!(wrong("MinValuesPolicy", json!("Some")), 1);
         assert_eq!(wrong("Endpoint", json!(["https://x"])), 1);
     }
 }

@@ -64,13 +64,14 @@ pub struct ClusterSettings {
     pub zonal_shift: FeatureGate,
     /// Whether EC2 is asked by dry runs if it allows launches from classes.
     pub dry_runs: FeatureGate,
-    /// Whether pods' preferences shape nodes.
-    pub preference_policy: PreferencePolicy,
+    /// How pods' and pools' wishes count.
+    pub policies: PlanPolicies,
 }
 
 impl Default for ClusterSettings {
     /// Karpenter's defaults of `VM_MEMORY_OVERHEAD_PERCENT`, `RESERVED_ENIS`, `ENABLE_ZONAL_SHIFT`,
-    /// `DISABLE_DRY_RUN` and `PREFERENCE_POLICY`. Source: karpenter.sh/docs/reference/settings. Karpenter always learns memory.
+    /// `DISABLE_DRY_RUN`, `PREFERENCE_POLICY` and `MIN_VALUES_POLICY`. Source: karpenter.sh/docs/reference/settings.
+    /// Karpenter always learns memory.
     fn default() -> Self {
         Self {
             vm_memory_overhead_ppm: 75_000,
@@ -78,7 +79,7 @@ impl Default for ClusterSettings {
             learned_memory: FeatureGate::Enabled,
             zonal_shift: FeatureGate::Disabled,
             dry_runs: FeatureGate::Enabled,
-            preference_policy: PreferencePolicy::Respect,
+            policies: PlanPolicies::default(),
         }
     }
 }
@@ -92,6 +93,27 @@ crate::words! {
         /// It isn't, and the guarded behaviour doesn't exist.
         #[default]
         Disabled,
+    }
+}
+
+/// How far plans follow wishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PlanPolicies {
+    /// Whether pods' preferences shape nodes.
+    pub preferences: PreferencePolicy,
+    /// Whether pods wait where a pool's `minValues` can't be met.
+    pub min_values: MinValuesPolicy,
+}
+
+crate::words! {
+    /// Whether pods wait where a pool's `minValues` can't be met (Karpenter's `MIN_VALUES_POLICY`).
+    #[derive(Default)]
+    pub enum MinValuesPolicy {
+        /// They do.
+        #[default]
+        Strict,
+        /// `minValues` are lowered to what there is.
+        BestEffort,
     }
 }
 

@@ -250,7 +250,7 @@ pub struct ContainerResources {
     pub requests: ResourceList,
     /// `resources.limits`: they stand in for requests that are absent.
     pub limits: ResourceList,
-    /// `status.…allocatedResources`: the node's reserve while the container is resized in place.
+    /// `status.…allocatedResources` and `status.…resources`: the node's reserve while it is resized in place.
     pub allocated: ResourceList,
 }
 

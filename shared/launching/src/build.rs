@@ -15,6 +15,8 @@ mod write;
 #[cfg(test)]
 mod content_tests;
 #[cfg(test)]
+mod spread_tests;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,16 +42,20 @@ use tenon_runtime::error::chain;
 use tenon_state::cluster::{ReadyClass, refused_requests};
 use tenon_table::items::TemplateItem;
 
-use crate::fleet::{FleetInput, FleetPurpose, NoFleet, Requests, fleet};
+use crate::fleet::{Fleet, FleetInput, FleetPurpose, NoFleet, Requests, fleet};
 use crate::min_values::MinValuesLost;
 use crate::template::to_stored;
 use crate::user_data::UserDataError;
+use crate::zones::{ZoneTally, tied_zones};
 use group::groups;
 use record::record;
 use request::{RequestParts, request};
 
 pub use write::write_launch;
 
+/// Equal on-demand claims are launched zone by zone while the plan has fewer launches than this: EC2 takes 50 mutating
+/// calls at once, and other tools make some. In a larger plan whole launches take turns.
+const SPREAD_UNDER: usize = 20;
 /// Letters and digits of ids and tokens.
 const ID_DIGITS: usize = 24;
 
@@ -70,6 +76,8 @@ pub struct LaunchInput<'a> {
     pub region: &'a Region,
     /// The region's marks: capacity that EC2 refused.
     pub marks: &'a Marks,
+    /// The on-demand nodes that each zone has.
+    pub zones: &'a ZoneTally,
     /// The claims that replacements are launched for.
     pub replaced: &'a [ClaimName],
     /// Names of launch templates that are being deleted in EC2: no launch takes one of them.
@@ -158,81 +166,133 @@ impl Built {
 /// Builds the launches of planned claims.
 #[must_use]
 pub fn build(input: &LaunchInput<'_>, claims: &[PlannedClaim], cause: &LaunchCause) -> Built {
+    let mut building = Building { input, cause, taken: BTreeSet::new(), zones: input.zones.clone() };
     let mut built = Built::default();
-    let mut taken = BTreeSet::new();
-    for group in groups(claims) {
-        match build_one(input, &group, &taken, cause) {
-            Ok(Some(launch)) => {
-                taken.extend(launch.leases.iter().map(|mark| mark.key.clone()));
-                built.launches.push(launch);
+    let groups = groups(claims);
+    let mut more = SPREAD_UNDER.saturating_sub(groups.len());
+    for group in groups {
+        for part in building.parts(&group, &mut more) {
+            match building.launch(part) {
+                Ok(launch) => built.launches.extend(launch),
+                Err(error) => {
+                    built.refused.push((part.iter().map(|claim| claim.name.clone()).collect(), error));
+                }
             }
-            Ok(None) => {}
-            Err(error) => built.refused.push((group.iter().map(|claim| claim.name.clone()).collect(), error)),
         }
     }
     built
 }
 
-fn build_one(
-    input: &LaunchInput<'_>,
-    group: &[&PlannedClaim],
-    taken: &BTreeSet<UnavailableKey>,
-    cause: &LaunchCause,
-) -> Result<Option<BuiltLaunch>, BuildError> {
-    let Some(first) = group.first() else { return Ok(None) };
-    let ready = input.classes.get(&first.class).ok_or_else(|| BuildError::Class(first.class.clone()))?;
-    let types = input.types.get(&first.pool).map_or(&[][..], |types| types.as_slice());
-    let status = &ready.status;
-    let cluster = &input.registry.cluster;
-    let digests = [RequestDigest::of_class(cluster, status)];
-    let whole = refused_requests(cluster, &first.pool, status);
-    let requests = Requests { digests: &digests, whole: &whole };
-    let purpose = match cause {
-        LaunchCause::PendingPods => FleetPurpose::PendingPods,
-        LaunchCause::Replacement(_) => FleetPurpose::Replacement,
-    };
-    let of_fleet = FleetInput {
-        status,
-        settings: &ready.class.settings,
-        types,
-        marks: input.marks,
-        requests,
-        taken,
-        purpose,
-        now: input.now,
-    };
-    let fleet = fleet(first, of_fleet).map_err(|why| match why {
-        NoFleet::NoOverride => BuildError::NoOverride,
-        NoFleet::Taken => BuildError::Taken,
-        NoFleet::MinValues(lost) => BuildError::MinValues(lost),
-    })?;
-    let id = launch_id(input, group)?;
-    let asked = LaunchAsked { cluster, launch: &id, planned_at: input.now };
-    let marks = fleet.leases.iter().filter_map(|key| input.marks.get(key));
-    let leases = marks.filter_map(|mark| mark.leased(Probe::of(asked))).collect();
-    let token =
-        ClientToken::parse(format!("tenon-{}", Digest::of_texts(["token", id.as_str()]).base36(ID_DIGITS)))?;
-    let parts = RequestParts { claim: first, count: group.len(), fleet: &fleet, launch: &id, token: &token };
-    let (request, templates) = request(input, parts)?;
-    let launch = Launch {
-        id: id.clone(),
-        revision: 1,
-        pool: first.pool.clone(),
-        class: first.class.clone(),
-        token,
-        request: request.to_stored(),
-        made_from: Some(RequestDigest::of_class(cluster, status)),
-        reservation: fleet.reservation.clone(),
-        placement: fleet.placement.clone(),
-        claims: group.iter().map(|c| LaunchClaim { name: c.name.clone(), pods: c.pods.clone() }).collect(),
-        cause: cause.clone(),
-        created_at: input.now,
-        state: LaunchState::Requested { attempts: 0, not_before: input.now },
-    };
-    let hash = ready.class.spec_hash.in_cluster(&input.registry.certificate_authority);
-    let claims = group.iter().map(|planned| claim(planned, &launch, hash)).collect();
-    let records = group.iter().map(|planned| record(input, planned, &launch, &fleet)).collect();
-    Ok(Some(BuiltLaunch { launch, claims, templates, records, leases }))
+/// The state while launches are built.
+struct Building<'a> {
+    input: &'a LaunchInput<'a>,
+    cause: &'a LaunchCause,
+    /// Marks whose lease a launch of this plan takes.
+    taken: BTreeSet<UnavailableKey>,
+    /// The on-demand nodes of each zone, with those of the launches so far.
+    zones: ZoneTally,
+}
+
+impl Building<'_> {
+    /// The parts of a group that get a launch each: one for each zone of the lowest price, as long as the plan may
+    /// have `more` launches.
+    fn parts<'g, 'c>(&self, group: &'g [&'c PlannedClaim], more: &mut usize) -> Vec<&'g [&'c PlannedClaim]> {
+        let zones = match group {
+            [] => return Vec::new(),
+            [_] => 1,
+            [first, ..] if *more > 0 => {
+                self.fleet(first).map_or(1, |(fleet, _)| tied_zones(&fleet, first).len())
+            }
+            [..] => 1,
+        };
+        let parts = zones.min(group.len()).min(1 + *more).max(1);
+        *more -= parts - 1;
+        // The first parts are one claim larger where the claims can't be divided.
+        let (size, larger) = (group.len() / parts, group.len() % parts);
+        let mut rest = group;
+        let cut = |n: usize| {
+            let (part, behind) = rest.split_at(size + usize::from(n < larger));
+            rest = behind;
+            part
+        };
+        (0..parts).map(cut).collect()
+    }
+
+    /// The fleet of a claim, with its class.
+    fn fleet(&self, claim: &PlannedClaim) -> Result<(Fleet, &ReadyClass), BuildError> {
+        let input = self.input;
+        let ready = input.classes.get(&claim.class).ok_or_else(|| BuildError::Class(claim.class.clone()))?;
+        let types = input.types.get(&claim.pool).map_or(&[][..], |types| types.as_slice());
+        let status = &ready.status;
+        let cluster = &input.registry.cluster;
+        let digests = [RequestDigest::of_class(cluster, status)];
+        let whole = refused_requests(cluster, &claim.pool, status);
+        let of_fleet = FleetInput {
+            status,
+            settings: &ready.class.settings,
+            types,
+            marks: input.marks,
+            requests: Requests { digests: &digests, whole: &whole },
+            taken: &self.taken,
+            purpose: match self.cause {
+                LaunchCause::PendingPods => FleetPurpose::PendingPods,
+                LaunchCause::Replacement(_) => FleetPurpose::Replacement,
+            },
+            zones: &self.zones,
+            min_values: input.registry.settings.policies.min_values,
+            now: input.now,
+        };
+        let fleet = fleet(claim, of_fleet).map_err(|why| match why {
+            NoFleet::NoOverride => BuildError::NoOverride,
+            NoFleet::Taken => BuildError::Taken,
+            NoFleet::MinValues(lost) => BuildError::MinValues(lost),
+        })?;
+        Ok((fleet, ready))
+    }
+
+    /// The launch of equal claims.
+    fn launch(&mut self, group: &[&PlannedClaim]) -> Result<Option<BuiltLaunch>, BuildError> {
+        let Some(first) = group.first() else { return Ok(None) };
+        let input = self.input;
+        let cluster = &input.registry.cluster;
+        let (fleet, ready) = self.fleet(first)?;
+        let made_from = RequestDigest::of_class(cluster, &ready.status);
+        let hash = ready.class.spec_hash.in_cluster(&input.registry.certificate_authority);
+        let id = launch_id(input, group)?;
+        let asked = LaunchAsked { cluster, launch: &id, planned_at: input.now };
+        let marks = fleet.leases.iter().filter_map(|key| input.marks.get(key));
+        let leases: Vec<Mark> = marks.filter_map(|mark| mark.leased(Probe::of(asked))).collect();
+        let digits = Digest::of_texts(["token", id.as_str()]).base36(ID_DIGITS);
+        let token = ClientToken::parse(format!("tenon-{digits}"))?;
+        let parts =
+            RequestParts { claim: first, count: group.len(), fleet: &fleet, launch: &id, token: &token };
+        let (request, templates) = request(input, parts)?;
+        let launch = Launch {
+            id: id.clone(),
+            revision: 1,
+            pool: first.pool.clone(),
+            class: first.class.clone(),
+            token,
+            request: request.to_stored(),
+            made_from: Some(made_from),
+            reservation: fleet.reservation.clone(),
+            placement: fleet.placement.clone(),
+            claims: group
+                .iter()
+                .map(|c| LaunchClaim { name: c.name.clone(), pods: c.pods.clone() })
+                .collect(),
+            cause: self.cause.clone(),
+            created_at: input.now,
+            state: LaunchState::Requested { attempts: 0, not_before: input.now },
+        };
+        let claims = group.iter().map(|planned| claim(planned, &launch, hash)).collect();
+        let records = group.iter().map(|planned| record(input, planned, &launch, &fleet)).collect();
+        if let Some(zone) = tied_zones(&fleet, first).first() {
+            self.zones.add(&first.pool, zone, group.len());
+        }
+        self.taken.extend(leases.iter().map(|mark| mark.key.clone()));
+        Ok(Some(BuiltLaunch { launch, claims, templates, records, leases }))
+    }
 }
 
 fn launch_id(input: &LaunchInput<'_>, group: &[&PlannedClaim]) -> Result<LaunchId, BuildError> {
@@ -259,6 +319,7 @@ fn claim(planned: &PlannedClaim, launch: &Launch, class_hash: ClassHash) -> Clai
             LaunchCause::Replacement(command) => CommandRole::Replacement(command.clone()),
         },
         terms: Some(planned.terms),
+        min_values: planned.min_values,
         requests: planned.requests.clone(),
     }
 }

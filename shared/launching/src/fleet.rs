@@ -12,10 +12,11 @@ use tenon_domain::catalog::find_option;
 
 use jiff::Timestamp;
 use tenon_domain::catalog::facts::InstanceTypeFacts;
-use tenon_domain::catalog::{AmiFamily, CapacityType, InstanceTypeOption, NodeSettings, PriceRank};
+use tenon_domain::catalog::{AmiFamily, CapacityType, InstanceTypeOption, NodeSettings};
 use tenon_domain::class_status::{ClassStatus, ClassSubnet, image_for};
 use tenon_domain::id::{ImageId, InstanceType};
 use tenon_domain::placement::LaunchPlacement;
+use tenon_domain::registry::MinValuesPolicy;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::resources::ResourceName;
 use tenon_domain::unavailable::{
@@ -25,6 +26,7 @@ use tenon_ec2::port::FleetOverride;
 use tenon_planning::provision::{AskReason, PlannedClaim, UsableOffering};
 
 use crate::min_values::{Flexibility, MinValuesLost};
+use crate::zones::{ZoneTally, cheapest_first};
 
 /// The most types of a fleet. Source: `maxInstanceTypes` of aws/karpenter-provider-aws
 /// `pkg/providers/instance/instance.go`.
@@ -57,6 +59,10 @@ pub struct FleetInput<'a> {
     pub taken: &'a BTreeSet<UnavailableKey>,
     /// What the launch is for. Only a launch for pending pods probes marks.
     pub purpose: FleetPurpose,
+    /// The on-demand nodes of each zone: of zones at one price, the one with the fewest comes first.
+    pub zones: &'a ZoneTally,
+    /// Whether a cut that loses `minValues` refuses the launch.
+    pub min_values: MinValuesPolicy,
     /// The time.
     pub now: Timestamp,
 }
@@ -99,7 +105,7 @@ pub struct Fleet {
     pub reservation: Option<LaunchedInto>,
     /// The placement group of the launch.
     pub placement: Option<LaunchPlacement>,
-    /// Overrides by template, cheapest first.
+    /// Overrides by template, cheapest first. On demand their priorities say so to EC2, too.
     pub overrides: BTreeMap<TemplateKey, Vec<FleetOverride>>,
     /// The marks whose lease the launch takes.
     pub leases: BTreeSet<UnavailableKey>,
@@ -161,7 +167,7 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
     }
     let capacity_type = capacity_type(&offerings).ok_or(NoFleet::NoOverride)?;
     offerings.retain(|offering| offering.capacity_type == capacity_type);
-    offerings.sort_by_key(|o| (PriceRank::of(o.price), o.instance_type.clone(), o.zone.clone()));
+    cheapest_first(&mut offerings, &claim.pool, input.zones);
     let asks_only = offerings.iter().all(|offering| offering.asked == AskReason::Probe);
     let most = match input.purpose {
         FleetPurpose::PendingPods if asks_only => LEASES_ALONE,
@@ -233,7 +239,8 @@ enum Left {
 }
 
 impl Choosing<'_> {
-    /// Sorts the overrides in the order of the offerings, and checks that a cut dropped no `minValues`.
+    /// Sorts the overrides in the order of the offerings, which EC2 is told by their priorities on demand, and checks
+    /// that a cut dropped no `minValues`.
     fn keeps(
         &mut self,
         claim: &PlannedClaim,
@@ -248,13 +255,18 @@ impl Choosing<'_> {
         let mut kept = Flexibility::new(&claim.requirements, self.input.types);
         for overrides in self.fleet.overrides.values_mut() {
             overrides.sort_by_cached_key(place);
+            if self.fleet.capacity_type == CapacityType::OnDemand {
+                for one in overrides.iter_mut() {
+                    one.priority = place(one).and_then(|place| u32::try_from(place).ok());
+                }
+            }
             for offering in overrides.iter().filter_map(place).filter_map(|place| offerings.get(place)) {
                 kept.add(offering);
             }
         }
-        match kept.lost(of_all) {
-            Some(lost) if self.is_cut => Err(lost),
-            Some(_) | None => Ok(()),
+        match (kept.lost(of_all), self.input.min_values) {
+            (Some(lost), MinValuesPolicy::Strict) if self.is_cut => Err(lost),
+            (Some(_) | None, _) => Ok(()),
         }
     }
 

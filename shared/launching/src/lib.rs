@@ -11,3 +11,4 @@ pub mod template;
 #[cfg(test)]
 mod testing;
 pub mod user_data;
+pub mod zones;

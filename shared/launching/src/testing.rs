@@ -163,6 +163,7 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_planning::provisi
         annotations: BTreeMap::new(),
         taints: Vec::new(),
         startup_taints: Vec::new(),
+        min_values: tenon_domain::claim::MinValuesState::AsWritten,
         terms: tenon_domain::claim::Terms { expire_after: None, termination_grace_period: None },
         instance_types: offerings.iter().map(|o| o.instance_type.clone()).collect::<Vec<_>>().into(),
         zones: offerings.iter().map(|o| o.zone.clone()).collect(),

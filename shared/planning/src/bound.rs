@@ -64,7 +64,7 @@ pub fn programme(input: &ProvisionInput, plan: &ProvisionPlan) -> Option<Program
     let scale = scale(&measures.dimensions, &kinds);
     let mut columns = Vec::new();
     for pool in in_order(input) {
-        let mut pool = Pool::new(pool, &measures.daemons, &measures.dimensions);
+        let mut pool = Pool::new(pool, &measures);
         columns.extend(columns_of(&mut pool, &kinds, &scale));
     }
     let columns = undominated(columns);

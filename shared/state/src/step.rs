@@ -102,10 +102,9 @@ impl<'a> Change<'a> {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use tenon_domain::claim::{ClaimState, CommandRole, LaunchFailure};
+    use tenon_domain::claim::{ClaimState, LaunchFailure};
     use tenon_domain::evidence::{CatalogPart, Waiting};
     use tenon_domain::journal::{Decision, Subject, SubjectKind};
-    use tenon_domain::resources::ResourceList;
     use tenon_domain::wake::FunctionName;
     use tenon_memory_table::block_on;
     use tenon_table::items::{CatalogCache, Generations, SeenRecord, put};
@@ -136,20 +135,12 @@ mod tests {
     }
 
     fn claim(at: Timestamp) -> Claim {
-        Claim {
-            name: "default-3k9x2".parse().unwrap(),
-            revision: 1,
-            pool: "default".parse().unwrap(),
-            class: "linux".parse().unwrap(),
-            class_hash: None,
-            launch: "launch-7".parse().unwrap(),
-            created_at: at,
-            state: ClaimState::Planned,
-            drift: None,
-            role: CommandRole::None,
-            terms: None,
-            requests: ResourceList::new(),
-        }
+        Claim::planned(
+            "default-3k9x2".parse().unwrap(),
+            ("default".parse().unwrap(), "linux".parse().unwrap()),
+            "launch-7".parse().unwrap(),
+            at,
+        )
     }
 
     /// A world with one planned claim.

@@ -18,7 +18,7 @@ use std::time::Instant;
 use serde::Serialize;
 use tenon_domain::manifest::ReadManifests;
 use tenon_domain::money::UsdPerHour;
-use tenon_domain::registry::PreferencePolicy;
+use tenon_domain::registry::PlanPolicies;
 use tenon_domain::report::counted;
 use tenon_planning::provision::{ProvisionInput, ProvisionPlan, ProvisionReport, plan};
 use tenon_planning::solve as bound;
@@ -69,9 +69,9 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<CommandOutcome, Failure> {
         catalog = catalog.with_file(path, TypesScope::ForNodes)?;
     }
     let catalog = catalog.with_spot();
-    let first = simulate(&args.filename, &catalog, args.preference_policy);
+    let first = simulate(&args.filename, &catalog, args.policies.policies());
     let second =
-        (!args.compare.is_empty()).then(|| simulate(&args.compare, &catalog, args.preference_policy));
+        (!args.compare.is_empty()).then(|| simulate(&args.compare, &catalog, args.policies.policies()));
     let (first, second) = both(first, second)?;
     let timing = |simulated: &Simulated| {
         args.timing.then(|| Timing { plan_micros: simulated.plan_micros, peak_bytes: peak_bytes() })
@@ -114,9 +114,9 @@ fn both(
 fn simulate(
     paths: &[PathBuf],
     catalog: &RegionCatalog,
-    preferences: PreferencePolicy,
+    policies: PlanPolicies,
 ) -> Result<Simulated, Failure> {
-    let simulated = simulate_read(input::read_manifests(paths)?, catalog, preferences)?;
+    let simulated = simulate_read(input::read_manifests(paths)?, catalog, policies)?;
     if simulated.input.pools.is_empty() && !simulated.report.unschedulable.is_empty() {
         return Err(no_node_pool(paths, simulated.report.unschedulable.len()));
     }
@@ -126,10 +126,10 @@ fn simulate(
 fn simulate_read(
     read: ReadManifests,
     catalog: &RegionCatalog,
-    preferences: PreferencePolicy,
+    policies: PlanPolicies,
 ) -> Result<Simulated, Failure> {
     let mut warnings = input::warnings_of(&read);
-    let input = world::input(read.manifests, catalog, preferences, &mut warnings)?;
+    let input = world::input(read.manifests, catalog, policies, &mut warnings)?;
     let started = Instant::now();
     let (plan, report) = plan(&input);
     let plan_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);

@@ -11,7 +11,7 @@ use tenon_domain::catalog::{CapacityType, Exhaustion, InstanceTypeOption, Places
 use tenon_domain::id::{ClusterName, NodeClassName};
 use tenon_domain::labels;
 use tenon_domain::manifest::{Manifests, expand_workloads};
-use tenon_domain::registry::PreferencePolicy;
+use tenon_domain::registry::PlanPolicies;
 use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::unavailable::Marks;
@@ -33,7 +33,7 @@ const MAX_PODS: u64 = 150_000;
 pub(super) fn input(
     manifests: Manifests,
     catalog: &RegionCatalog,
-    preferences: PreferencePolicy,
+    policies: PlanPolicies,
     warnings: &mut Vec<String>,
 ) -> Result<ProvisionInput, Failure> {
     bounded(&manifests)?;
@@ -72,7 +72,7 @@ pub(super) fn input(
         },
         namespaces: manifests.namespaces.into_iter().map(|meta| (meta.name, meta.labels)).collect(),
         taken_names: manifests.node_claims.into_iter().map(|claim| claim.name).collect(),
-        preferences,
+        policies,
         steps: StepBudget::default(),
         purpose: Purpose::PendingPods,
     })

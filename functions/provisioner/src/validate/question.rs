@@ -17,6 +17,7 @@ use tenon_domain::unavailable::Marks;
 use tenon_domain::wake::FunctionName;
 use tenon_ec2::port::{CreateFleetRequest, FleetOverride, RunInstancesProbe};
 use tenon_launching::build::{BuildError, BuiltLaunch, LaunchInput, build};
+use tenon_launching::zones::ZoneTally;
 use tenon_planning::provision::{PoolReadiness, sample};
 use tenon_runtime::HandlerError;
 use tenon_runtime::error::chain;
@@ -77,6 +78,7 @@ pub(super) fn built(
         types: &world.types,
         region,
         marks: &marks,
+        zones: &ZoneTally::default(),
         replaced: &[],
         leaving: &view.leaving,
         evidence: &evidence,

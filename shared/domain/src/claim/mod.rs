@@ -10,6 +10,6 @@ mod terms;
 pub use phase::{ClaimPhase, may_follow};
 pub use record::{
     BINDING_WINDOW, Claim, ClaimState, CommandRole, Drift, DriftReason, ImpossibleTransition, LaunchFailure,
-    LaunchedInstance, PodsCounted, RemovalReason,
+    LaunchedInstance, MinValuesState, PodsCounted, RemovalReason,
 };
 pub use terms::Terms;

@@ -39,8 +39,22 @@ pub struct Claim {
     pub role: CommandRole,
     /// The terms from its pool's template; `None` for old claims without any.
     pub terms: Option<Terms>,
+    /// Whether it has its pool's `minValues`.
+    pub min_values: MinValuesState,
     /// Requests of its pods and of the DaemonSets, as in `spec.resources.requests`.
     pub requests: ResourceList,
+}
+
+crate::words! {
+    /// Whether a claim has its pool's `minValues`.
+    #[derive(Default)]
+    pub enum MinValuesState {
+        /// It has, or the pool has none.
+        #[default]
+        AsWritten,
+        /// They couldn't be met, so they were lowered to what there was.
+        Relaxed,
+    }
 }
 
 /// How long a ready node keeps its counted pods. The peer protects a nominated node for 20 s
@@ -360,6 +374,31 @@ impl ClaimState {
 }
 
 impl Claim {
+    /// A claim of a launch that EC2 hasn't answered.
+    #[must_use]
+    pub fn planned(
+        name: ClaimName,
+        (pool, class): (NodePoolName, NodeClassName),
+        launch: LaunchId,
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            name,
+            revision: 1,
+            pool,
+            class,
+            class_hash: None,
+            launch,
+            created_at,
+            state: ClaimState::Planned,
+            drift: None,
+            role: CommandRole::None,
+            terms: None,
+            min_values: MinValuesState::AsWritten,
+            requests: ResourceList::new(),
+        }
+    }
+
     /// The claim's phase.
     #[must_use]
     pub const fn phase(&self) -> ClaimPhase {

@@ -164,6 +164,8 @@ struct PodStatus {
     conditions: Vec<PodConditionFields>,
     container_statuses: Vec<ContainerStatus>,
     init_container_statuses: Vec<ContainerStatus>,
+    allocated_resources: ResourceList,
+    resources: RunningResources,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -175,12 +177,19 @@ struct PodConditionFields {
     reason: String,
 }
 
-/// `allocatedResources` may exceed the requests while a pod is being resized.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ContainerStatus {
     name: String,
     allocated_resources: ResourceList,
+    resources: RunningResources,
+}
+
+/// The resources with which a container, or a pod, runs now.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RunningResources {
+    requests: ResourceList,
 }
 
 impl<'de> Deserialize<'de> for Toleration {
@@ -228,7 +237,12 @@ pub(super) fn read_pod(at: At<'_, '_>) -> Option<Pod> {
     };
     let started_at = status.start_time;
     let statuses = status.container_statuses.into_iter().chain(status.init_container_statuses);
-    let allocated = statuses.map(|status| (status.name, status.allocated_resources)).collect();
+    let allocated = AllocatedResources {
+        containers: statuses
+            .map(|status| (status.name, status.allocated_resources.max(&status.resources.requests)))
+            .collect(),
+        pod: status.allocated_resources.max(&status.resources.requests),
+    };
     let mut shape = spec.into_shape(&place, &meta, PodSurroundings { owner, allocated });
     shape.unknown = at.place.context().named();
     let uid = meta.uid.clone().or_else(|| pod_uid(&meta.namespace, &meta.name).ok())?;
@@ -293,8 +307,17 @@ impl PodStatus {
 pub(super) struct PodSurroundings {
     /// The controller.
     pub(super) owner: Option<OwnerReference>,
-    /// `allocatedResources` by container.
-    pub(super) allocated: BTreeMap<String, ResourceList>,
+    /// What its node reserves for it.
+    pub(super) allocated: AllocatedResources,
+}
+
+/// What a node reserves for a pod: more than the requests while it is being resized. kube-scheduler counts the most.
+#[derive(Debug, Default)]
+pub(super) struct AllocatedResources {
+    /// By container.
+    containers: BTreeMap<String, ResourceList>,
+    /// For the pod as a whole.
+    pod: ResourceList,
 }
 
 impl PodSpec {
@@ -378,15 +401,14 @@ impl PodSpec {
         0
     }
 
-    fn requests(&self, allocated: &BTreeMap<String, ResourceList>) -> ResourceList {
+    fn requests(&self, allocated: &AllocatedResources) -> ResourceList {
         let resources =
             |resources: &ContainerResourceFields, allocated: Option<&ResourceList>| ContainerResources {
                 requests: resources.requests.clone(),
                 limits: resources.limits.clone(),
                 allocated: allocated.cloned().unwrap_or_default(),
             };
-        let container =
-            |container: &Container| resources(&container.resources.0, allocated.get(&container.name));
+        let container = |of: &Container| resources(&of.resources.0, allocated.containers.get(&of.name));
         let init = |of: &Container| InitContainer {
             resources: container(of),
             restart: if of.is_sidecar() { InitRestart::Always } else { InitRestart::OnCompletion },
@@ -395,7 +417,7 @@ impl PodSpec {
             containers: self.containers.iter().map(container).collect(),
             init_containers: self.init_containers.iter().map(init).collect(),
             overhead: self.overhead.clone(),
-            pod_level: self.resources.as_ref().map(|level| resources(&level.0, None)),
+            pod_level: self.resources.as_ref().map(|level| resources(&level.0, Some(&allocated.pod))),
         };
         all.requests()
     }

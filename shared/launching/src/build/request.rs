@@ -8,6 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tenon_domain::catalog::CapacityType;
+use tenon_domain::claim::MinValuesState;
 use tenon_domain::id::{ClientToken, ImageId, LaunchId};
 use tenon_domain::labels;
 use tenon_domain::placement::LaunchPlacement;
@@ -73,11 +75,19 @@ pub(super) fn request(
         // At most CLAIMS_PER_LAUNCH.
         target_capacity: u32::try_from(count).unwrap_or(u32::MAX),
         capacity_type: TargetCapacityType::from(fleet.capacity_type),
-        on_demand_allocation: OnDemandAllocation::LowestPrice,
+        on_demand_allocation: match fleet.capacity_type {
+            // Its priorities are its prices, and turns of zones where these are equal.
+            CapacityType::OnDemand => OnDemandAllocation::Prioritized,
+            CapacityType::Spot | CapacityType::Reserved => OnDemandAllocation::LowestPrice,
+        },
         spot_allocation: SpotAllocation::PriceCapacityOptimized,
         launch_templates,
         tags: FleetTags { instance: tagged.clone(), volume: tagged.clone(), fleet: tagged },
-        context: ready.class.context.clone(),
+        // As the peer: a context promises EC2 the flexibility that the NodePool asks for.
+        context: match claim.min_values {
+            MinValuesState::AsWritten => ready.class.context.clone(),
+            MinValuesState::Relaxed => None,
+        },
     };
     Ok((request, templates))
 }

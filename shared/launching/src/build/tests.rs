@@ -32,6 +32,7 @@ pub(super) fn with_input<T>(types: Vec<InstanceTypeOption>, make: impl FnOnce(&L
         types: &types,
         region: &Region::parse("us-east-1").unwrap(),
         marks: &marks,
+        zones: &ZoneTally::default(),
         replaced: &[],
         leaving: &BTreeSet::new(),
         evidence: &evidence,
@@ -155,7 +156,7 @@ fn a_pod_that_is_planned_writes_little() {
     let types = many_types();
     let offerings: Vec<String> = types
         .iter()
-        .flat_map(|one| ["a", "b"].map(|zone| format!("{} {zone} on-demand 0.1", one.facts.name)))
+        .flat_map(|one| ["a", "b"].map(|zone| format!("{} {zone} spot 0.1", one.facts.name)))
         .collect();
     let offerings: Vec<&str> = offerings.iter().map(String::as_str).collect();
     let pod = |n: usize| CountedPod {

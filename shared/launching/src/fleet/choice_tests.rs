@@ -51,6 +51,8 @@ impl Market {
             requests: Requests { digests: &[], whole: std::slice::from_ref(&whole) },
             taken: &self.taken,
             purpose: self.purpose,
+            zones: &ZoneTally::default(),
+            min_values: MinValuesPolicy::Strict,
             now: Timestamp::UNIX_EPOCH,
         };
         fleet(claim, input)

@@ -24,6 +24,8 @@ fn check_claim(claim: &PlannedClaim, expected: Option<(&str, &[&str])>) {
         requests,
         taken: &taken,
         purpose: FleetPurpose::PendingPods,
+        zones: &ZoneTally::default(),
+        min_values: MinValuesPolicy::Strict,
         now,
     };
     let text = fleet(claim, input).ok().map(|fleet| {

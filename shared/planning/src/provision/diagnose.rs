@@ -95,7 +95,11 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now:
         // Room that this plan used up will be free again some time.
         let used_up = types.iter().any(|one| one.option.available(merged).next().is_some());
         if used_up || gone().any(is_temporary) {
-            return Reason::AllOfferingsUnavailable { until: asked_for_at(gone(), now) };
+            return Reason::AllOfferingsUnavailable {
+                types: types.len(),
+                zones: zones(types, merged),
+                until: asked_for_at(gone(), now),
+            };
         }
         return match &pool.input.without {
             Some(waiting) if gone().any(|why| *why == Unavailability::PriceUnknown) => {
@@ -117,10 +121,7 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now:
             Limit::ClusterNodes => Reason::MaxNodesReached,
         };
     }
-    match pool.unmet_min_values(merged, &available) {
-        Some((key, min_values)) => Reason::MinValuesNotSatisfied { key, min_values },
-        None => Reason::StepBudgetExhausted,
-    }
+    pool.min_values_refusal(merged, &available).unwrap_or(Reason::StepBudgetExhausted)
 }
 
 /// Why the compatible offerings aren't available.
@@ -132,6 +133,19 @@ fn gone<'g>(types: &'g [&Type<'_>], merged: &'g Requirements) -> impl Iterator<I
             Availability::Unavailable(why) => Some(why),
         }
     })
+}
+
+/// The zones where compatible offerings are only unavailable for now.
+fn zones(types: &[&Type<'_>], merged: &Requirements) -> Vec<Zone> {
+    let offerings = types.iter().flat_map(|one| &one.option.offerings);
+    let awaited = offerings.filter(|offering| offering.goes_with(merged)).filter(|offering| match &offering
+        .availability
+    {
+        Availability::Available => true,
+        Availability::Unavailable(why) => is_temporary(why),
+    });
+    let zones: BTreeSet<&Zone> = awaited.map(|offering| &offering.zone).collect();
+    zones.into_iter().cloned().collect()
 }
 
 /// The zones of compatible offerings that only the zonal shift makes unavailable, if no other offering is left.

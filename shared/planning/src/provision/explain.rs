@@ -16,7 +16,7 @@ use tenon_domain::catalog::{
 use tenon_domain::id::{InstanceType, NodePoolName, Zone};
 use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
-use tenon_domain::registry::PreferencePolicy;
+use tenon_domain::registry::{PlanPolicies, PreferencePolicy};
 use tenon_domain::requirement::{Incompatible, Requirements, UndefinedKeys};
 use tenon_domain::resources::ResourceName;
 
@@ -212,7 +212,7 @@ fn alone(input: &ProvisionInput, pod: &Pod) -> ProvisionInput {
         storage: input.storage.clone(),
         namespaces: input.namespaces.clone(),
         taken_names: input.taken_names.clone(),
-        preferences: PreferencePolicy::Ignore,
+        policies: PlanPolicies { preferences: PreferencePolicy::Ignore, ..input.policies },
         steps: input.steps,
         purpose: Purpose::PendingPods,
     }
@@ -380,8 +380,8 @@ fn named(found: &Incompatible) -> Option<(String, String)> {
 fn unmet(pool: &Pool<'_>, merged: &[Requirements], types: &[&Type<'_>]) -> Option<Reason> {
     let mut first = None;
     for merged in merged {
-        let (key, min_values) = pool.unmet_min_values(merged, types)?;
-        first = first.or(Some(Reason::MinValuesNotSatisfied { key, min_values }));
+        let refusal = pool.min_values_refusal(merged, types)?;
+        first = first.or(Some(refusal));
     }
     first
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tenon_domain::catalog::{CapacityType, InstanceTypeOption, Offering, PriceRank};
-use tenon_domain::claim::Terms;
+use tenon_domain::claim::{MinValuesState, Terms};
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{ClaimName, InstanceType, Zone};
 use tenon_domain::labels;
@@ -21,6 +21,7 @@ use super::open::OpenOfferings;
 use super::output::{AskReason, PlannedClaim, UsableOffering};
 use super::pool::{EquivalenceClass, Pool, Type};
 use super::reserved::may_use;
+use super::shared::Shared;
 
 /// The most instance types of a claim, which keeps `spec.requirements` small.
 pub(crate) const MAX_INSTANCE_TYPES: usize = 600;
@@ -86,48 +87,6 @@ impl<'a> Pool<'a> {
         })
     }
 
-    /// Whether the template has `minValues`.
-    pub(crate) fn has_min_values(&self) -> bool {
-        self.offered.iter().any(|requirement| requirement.min_values().is_some())
-    }
-
-    /// Whether a claim of a type with such pods satisfies `minValues`.
-    pub(crate) fn satisfies_min_values(&self, class: usize, chosen: usize, need: &[i64]) -> bool {
-        self.class(class).is_some_and(|class| {
-            self.unmet_min_values(&class.merged, &self.holding(class, self.open, chosen, need)).is_none()
-        })
-    }
-
-    /// The first key for which the types don't satisfy `minValues`.
-    pub(crate) fn unmet_min_values(
-        &self,
-        merged: &Requirements,
-        types: &[&Type<'_>],
-    ) -> Option<(String, u32)> {
-        self.offered.iter().find_map(|requirement| {
-            let least = requirement.min_values()?;
-            let key = requirement.key();
-            let mut values: BTreeSet<&str> = BTreeSet::new();
-            for one in types {
-                let offerings = || self.offerings(one, merged, self.open);
-                match key {
-                    labels::ZONE => values.extend(offerings().map(|o| o.zone.as_str())),
-                    labels::ZONE_ID => values.extend(offerings().map(|o| o.zone_id.as_str())),
-                    labels::CAPACITY_TYPE => values.extend(offerings().map(|o| o.capacity_type.as_str())),
-                    _ => {
-                        let known = one.option.labels.get(key).filter(|label| !label.is_complement());
-                        let allowed = |value: &&String| merged.allows(key, value);
-                        values.extend(
-                            known.iter().flat_map(|l| l.values()).filter(allowed).map(String::as_str),
-                        );
-                    }
-                }
-            }
-            let enough = usize::try_from(least).is_ok_and(|least| values.len() >= least);
-            (!enough).then(|| (key.to_owned(), least))
-        })
-    }
-
     /// A claim without its name and pods, in the draft's reservation if it has one.
     pub(crate) fn claim(&mut self, draft: &Draft, need: &[i64], pods: &ResourceList) -> Option<PlannedClaim> {
         let part = match self.shared_part(draft, need) {
@@ -135,13 +94,22 @@ impl<'a> Pool<'a> {
             None => Arc::new(self.own_part(draft, need)?),
         };
         let template = &self.input.pool.template;
+        let lowered = self.lowered_min_values(draft, need, &part.requirements);
+        let mut annotations = template.annotations.clone();
+        if lowered.is_some() {
+            annotations.insert(labels::MIN_VALUES_RELAXED.to_owned(), "true".to_owned());
+        }
         Some(PlannedClaim {
             name: ClaimName::parse("unnamed").ok()?,
             pool: self.input.pool.name.clone(),
             class: template.node_class.name.clone(),
             labels: node_labels(&template.labels, &part.requirements),
-            requirements: part.requirements.clone(),
-            annotations: template.annotations.clone(),
+            min_values: match lowered {
+                Some(_) => MinValuesState::Relaxed,
+                None => MinValuesState::AsWritten,
+            },
+            requirements: lowered.map_or_else(|| part.requirements.clone(), Shared::from),
+            annotations,
             taints: template.taints.clone(),
             startup_taints: template.startup_taints.clone(),
             terms: Terms::of(template),

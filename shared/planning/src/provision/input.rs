@@ -10,7 +10,7 @@ use tenon_domain::api::{NodePool, Pod};
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, NodeClassName, NodePoolName};
-use tenon_domain::registry::PreferencePolicy;
+use tenon_domain::registry::PlanPolicies;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::Taint;
 
@@ -37,8 +37,8 @@ pub struct ProvisionInput {
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// Names that new claims can't have.
     pub taken_names: BTreeSet<ClaimName>,
-    /// Whether preferences count.
-    pub preferences: PreferencePolicy,
+    /// How far it follows wishes.
+    pub policies: PlanPolicies,
     /// How much work the plan may be.
     pub steps: StepBudget,
     /// The reason for the plan.

@@ -21,6 +21,7 @@ mod front;
 pub mod input;
 mod lanes;
 mod merge;
+mod min_values;
 mod needs;
 mod occupancy;
 mod offers;
@@ -47,6 +48,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::labels;
+use tenon_domain::registry::MinValuesPolicy;
 
 pub use explain::{
     ExcludedTypes, ExclusionCause, FittingType, PodExplanation, PoolExplanation, PricedOffering, explain,
@@ -123,7 +125,7 @@ pub fn plan(input: &ProvisionInput) -> (ProvisionPlan, ProvisionReport) {
 
 /// The pools in the order in which they are tried.
 pub(crate) fn compiled<'a>(input: &'a ProvisionInput, measures: &InputMeasures<'a>) -> Vec<Pool<'a>> {
-    in_order(input).into_iter().map(|pool| Pool::new(pool, &measures.daemons, &measures.dimensions)).collect()
+    in_order(input).into_iter().map(|pool| Pool::new(pool, measures)).collect()
 }
 
 /// The labels that rules of waiting pods ask about.
@@ -135,6 +137,7 @@ fn keys(groups: &[PodGroup<'_>]) -> BTreeSet<Arc<str>> {
 pub(crate) struct InputMeasures<'a> {
     pub(crate) daemons: Vec<Daemon<'a>>,
     pub(crate) dimensions: Dimensions,
+    pub(crate) min_values: MinValuesPolicy,
     /// What the groups of pods ask of their nodes.
     pub(crate) ways: WaysTable,
 }
@@ -144,7 +147,7 @@ pub(crate) fn measures(input: &ProvisionInput) -> InputMeasures<'_> {
     let daemons = needs::daemons(&input.daemon_sets);
     let pods = input.pods.iter().map(|pod| &pod.shape.requests);
     let dimensions = Dimensions::of(pods.chain(daemons.iter().map(|daemon| daemon.requests)));
-    InputMeasures { daemons, dimensions, ways: WaysTable::default() }
+    InputMeasures { daemons, dimensions, min_values: input.policies.min_values, ways: WaysTable::default() }
 }
 
 /// Pools in the order in which they are tried.

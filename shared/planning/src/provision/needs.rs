@@ -336,7 +336,7 @@ fn asked_by(
     }
     let placed = volumes.alternatives(shape)?;
     let mut rules = Rules::of(shape, &input.namespaces, |selector| selectors.id(&selector));
-    match input.preferences {
+    match input.policies.preferences {
         PreferencePolicy::Respect => {}
         PreferencePolicy::Ignore => rules.soft.clear(),
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use tenon_domain::catalog::{CapacityType, OfferedReservation};
-use tenon_domain::claim::Terms;
+use tenon_domain::claim::{MinValuesState, Terms};
 use tenon_domain::id::{ClaimName, InstanceType, NodeClassName, NodePoolName, Zone, ZoneId};
 use tenon_domain::launch::CountedPod;
 use tenon_domain::money::UsdPerHour;
@@ -63,6 +63,8 @@ pub struct PlannedClaim {
     pub zones: BTreeSet<Zone>,
     /// The capacity types of `offerings`.
     pub capacity_types: BTreeSet<CapacityType>,
+    /// Whether it has its pool's `minValues`.
+    pub min_values: MinValuesState,
     /// Its pods, by name.
     pub pods: Vec<CountedPod>,
     /// Requests of its pods and of the DaemonSets that run on any of its types, `pods` among them.

@@ -12,6 +12,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tenon_domain::registry::MinValuesPolicy;
+
 use super::dense::{times_fit, within};
 use super::draft::{Draft, Member, sum};
 use super::fill::{Fill, Filling, PackPattern, Scratch};
@@ -254,8 +256,12 @@ fn best_draft(
         let need = sum(fill.members, &found.pattern.counts);
         pool.satisfies_min_values(found.pattern.class, found.rank.3, &need)
     };
-    let RankedPattern { rank: (_, _, price, type_index), pattern } =
-        ranked.into_iter().find(|found| !picky || valid(found))?;
+    let chosen = match (picky.then(|| ranked.iter().position(valid)), pool.min_values) {
+        (None, _) | (Some(None), MinValuesPolicy::BestEffort) => 0,
+        (Some(Some(first)), _) => first,
+        (Some(None), MinValuesPolicy::Strict) => return None,
+    };
+    let RankedPattern { rank: (_, _, price, type_index), pattern } = ranked.into_iter().nth(chosen)?;
     Some(Draft {
         class: pattern.class,
         type_index,

@@ -13,11 +13,13 @@ use tenon_domain::catalog::{CapacityType, InstanceTypeOption, OfferedReservation
 use tenon_domain::id::ReservationId;
 use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
+use tenon_domain::registry::MinValuesPolicy;
 use tenon_domain::requirement::{Requirement, Requirements, UndefinedKeys};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::tolerates_forbidding;
 
-use super::dense::{DenseAmounts, Dimensions, within};
+use super::InputMeasures;
+use super::dense::{DenseAmounts, within};
 use super::domains::DomainAnswers;
 use super::front::{front, thinned};
 use super::input::{PoolInput, PoolReadiness};
@@ -67,6 +69,8 @@ pub(crate) struct Pool<'a> {
     pub(crate) input: &'a PoolInput,
     /// Which offerings count.
     pub(crate) open: OpenOfferings,
+    /// Whether pods wait where the template's `minValues` can't be met.
+    pub(crate) min_values: MinValuesPolicy,
     /// The time, if offerings may be probed beside available ones.
     pub(crate) riders_at: Option<Timestamp>,
     /// The template's requirements and labels, and the pool's own label.
@@ -126,17 +130,13 @@ pub(crate) fn offered(pool: &NodePool) -> Requirements {
 impl<'a> Pool<'a> {
     /// Prepares a pool. A type runs the DaemonSets that tolerate the template's taints and are compatible with its
     /// requirements and the type's labels.
-    pub(crate) fn new(input: &'a PoolInput, daemons: &[Daemon<'a>], dimensions: &Dimensions) -> Self {
-        Self::open(input, daemons, dimensions, OpenOfferings::Available)
+    pub(crate) fn new(input: &'a PoolInput, measures: &InputMeasures<'a>) -> Self {
+        Self::open(input, measures, OpenOfferings::Available)
     }
 
     /// The same, with other offerings.
-    pub(crate) fn open(
-        input: &'a PoolInput,
-        daemons: &[Daemon<'a>],
-        dimensions: &Dimensions,
-        open: OpenOfferings,
-    ) -> Self {
+    pub(crate) fn open(input: &'a PoolInput, measures: &InputMeasures<'a>, open: OpenOfferings) -> Self {
+        let InputMeasures { daemons, dimensions, min_values, .. } = measures;
         let offered = offered(&input.pool);
         let limits = limits_left(input);
         let mut options: Vec<&InstanceTypeOption> =
@@ -185,6 +185,7 @@ impl<'a> Pool<'a> {
         Self {
             input,
             open,
+            min_values: *min_values,
             riders_at: None,
             offered,
             types,

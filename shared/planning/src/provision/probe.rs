@@ -37,7 +37,7 @@ pub(crate) fn views<'a>(
 ) -> Vec<Option<Pool<'a>>> {
     let of = |pool: &Pool<'a>| {
         let some = waits(input) && pool.is_ready() && has_any(pool, open);
-        some.then(|| Pool::open(pool.input, &measures.daemons, &measures.dimensions, open))
+        some.then(|| Pool::open(pool.input, measures, open))
     };
     pools.iter().map(of).collect()
 }

@@ -126,6 +126,10 @@ pub enum Reason {
     NoOffering,
     /// Every offering that fits is exhausted for now.
     AllOfferingsUnavailable {
+        /// How many types fit.
+        types: usize,
+        /// The zones where they are offered.
+        zones: Vec<Zone>,
         /// The time of the first probe, if it is known.
         until: Option<Timestamp>,
     },
@@ -162,52 +166,65 @@ impl Reason {
     /// When it ends by itself, where that is known.
     #[must_use]
     pub const fn ends_at(&self) -> Option<Timestamp> {
-        if let Self::AllOfferingsUnavailable { until } = self { *until } else { None }
+        if let Self::AllOfferingsUnavailable { until, .. } = self { *until } else { None }
     }
 }
 
+/// What is the matter: what to do about it.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoNodePool => f.write_str("the cluster has no NodePool"),
+            Self::NoNodePool => f.write_str("the cluster has no NodePool: create one"),
             Self::SchedulingGated { gates } => {
-                write!(f, "the pod has scheduling gates: {}", quoted(gates.iter()))
+                write!(f, "the pod has scheduling gates: {}; they go by who set them", quoted(gates.iter()))
             }
-            Self::UnsupportedConstraint { field } => write!(f, "`{field}` isn't supported yet"),
+            Self::UnsupportedConstraint { field } => {
+                write!(f, "`{field}` isn't supported: remove it from the pod")
+            }
             Self::VolumeClaimNotFound { claim } => {
-                write!(f, "PersistentVolumeClaim `{claim}` doesn't exist")
+                write!(f, "PersistentVolumeClaim `{claim}` doesn't exist: create it, or correct the pod's volume")
             }
-            Self::NodeClassNotFound { class } => write!(f, "EC2NodeClass `{class}` doesn't exist"),
+            Self::NodeClassNotFound { class } => {
+                write!(f, "EC2NodeClass `{class}` doesn't exist: create it, or correct `nodeClassRef`")
+            }
             Self::NodeClassNotReady { waiting } => write!(f, "{waiting}"),
-            Self::TaintsNotTolerated { taints } => write!(f, "untolerated taints {}", quoted(taints.iter())),
+            Self::TaintsNotTolerated { taints } => {
+                write!(f, "untolerated taints {}: a toleration of the pod lets it in", quoted(taints.iter()))
+            }
             Self::IncompatibleRequirements { conflicts } => {
                 let all: Vec<String> = conflicts.iter().map(ToString::to_string).collect();
-                write!(f, "incompatible requirements: {}", all.join("; "))
+                write!(f, "incompatible requirements: {}: change the pod's or the pool's", all.join("; "))
             }
             Self::NoInstanceType { requirements } => {
-                write!(f, "no instance type matches these requirements: {requirements}")
+                write!(f, "no instance type matches these requirements: {requirements}: widen them")
             }
             Self::InsufficientResources { shortage } => {
-                write!(f, "no instance type is large enough: {shortage} at most")
+                write!(f, "no instance type is large enough: {shortage} at most: request less, or allow larger types")
             }
-            Self::HostPortsTaken => f.write_str("a DaemonSet already uses the pod's host ports"),
-            Self::NoOffering => {
-                f.write_str("no matching instance type is offered in the requested zones and capacity types")
+            Self::HostPortsTaken => {
+                f.write_str("a DaemonSet already uses the pod's host ports: give one of them another port")
             }
-            Self::AllOfferingsUnavailable { until: None } => {
-                f.write_str("all matching offerings are unavailable for now")
-            }
-            Self::AllOfferingsUnavailable { until: Some(until) } => {
-                write!(f, "all matching offerings are unavailable until `{until}`")
+            Self::NoOffering => f.write_str(
+                "no matching instance type is offered in the requested zones and capacity types: allow others",
+            ),
+            Self::AllOfferingsUnavailable { types, zones, until } => {
+                let fit = if *types == 1 { "type fits" } else { "types fit" };
+                write!(f, "{types} instance {fit}, none can be had now in {}", quoted(zones.iter()))?;
+                if let Some(until) = until {
+                    write!(f, ", asked for again at `{until}`")?;
+                }
+                f.write_str(": other instance types, zones or capacity types would help")
             }
             Self::ZonesShifted { zones } => {
-                write!(f, "all matching offerings are in zones with a zonal shift: {}", quoted(zones.iter()))
+                let zones = quoted(zones.iter());
+                write!(f, "all matching offerings are in zones with a zonal shift: {zones}: end it, or allow others")
             }
-            Self::MinValuesNotSatisfied { key, min_values } => {
-                write!(f, "`minValues` of `{key}` is {min_values}, but fewer values are available")
-            }
+            Self::MinValuesNotSatisfied { key, min_values } => write!(
+                f,
+                "`minValues` of `{key}` is {min_values}, but fewer values are available: lower it, or allow more"
+            ),
             Self::LimitsExceeded { resource } => {
-                write!(f, "the `{resource}` limit leaves no room for a matching instance type")
+                write!(f, "the `{resource}` limit leaves no room for a matching instance type: raise `spec.limits`")
             }
             Self::MaxNodesReached => f.write_str(
                 "the cluster has as many nodes as `MaxNodes` allows: raise it in the cluster's stack",
@@ -267,6 +284,6 @@ impl Unschedulable {
         let mut seen = BTreeSet::new();
         let all: Vec<String> =
             self.causes.iter().map(ToString::to_string).filter(|text| seen.insert(text.clone())).collect();
-        all.join("; ")
+        all.join(". ")
     }
 }

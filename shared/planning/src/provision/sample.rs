@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::catalog::{InstanceTypeOption, PriceRank};
-use tenon_domain::claim::Terms;
+use tenon_domain::claim::{MinValuesState, Terms};
 use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
 use tenon_domain::resources::ResourceList;
@@ -79,6 +79,7 @@ pub fn sample(input: &PoolInput, architecture: &Architecture) -> Option<PlannedC
         offerings: offerings.into_iter().collect(),
         zones,
         capacity_types,
+        min_values: MinValuesState::AsWritten,
         pods: Vec::new(),
         requests: ResourceList::new(),
         price,

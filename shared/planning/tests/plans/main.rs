@@ -12,6 +12,7 @@ mod disruption;
 mod drawn;
 mod drawn_plans;
 mod explain;
+mod min_values;
 mod objects;
 mod probes;
 mod provision;

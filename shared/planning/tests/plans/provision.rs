@@ -244,7 +244,7 @@ fn c089_limits() {
     let (_, report) = claims(&input(large, vec![two]), 2);
     assert_eq!(
         report.unschedulable[0].reason().to_string(),
-        "the `nodes` limit leaves no room for a matching instance type"
+        "the `nodes` limit leaves no room for a matching instance type: raise `spec.limits`"
     );
 }
 
@@ -346,40 +346,6 @@ fn host_ports_keep_pods_apart() {
     let mut world = input(pods("web", 1, listening.clone()), vec![default_pool()]);
     world.daemon_sets = vec![daemon_set("ingress", listening)];
     check_reason(&world, "HostPortsTaken");
-}
-
-#[test]
-fn min_values_of_zones_and_ways_to_pay_count_what_the_types_offer() {
-    let check = |key: &str, least: u32, planned: usize| {
-        let mut pool = default_pool();
-        let asked = Requirement::exists(key).with_min_values(Some(least));
-        pool.pool.template.requirements.add(asked);
-        let (plan, report) = plan(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![pool]));
-        assert_eq!(plan.claims.len(), planned, "{key} {least}: {report:#?}");
-    };
-    check(labels::ZONE, 3, 1);
-    check(labels::ZONE, 4, 0);
-    check(labels::CAPACITY_TYPE, 2, 1);
-    check(labels::CAPACITY_TYPE, 3, 0);
-}
-
-#[test]
-fn min_values_keep_alternatives() {
-    let with = |least| {
-        let mut picky = default_pool();
-        let types = ["default.instance-type", "small.instance-type", "gpu-vendor.instance-type"];
-        picky.pool.template.requirements =
-            [Requirement::one_of(labels::INSTANCE_TYPE, types).with_min_values(Some(least))]
-                .into_iter()
-                .collect();
-        picky
-    };
-    let tiny = || pods("web", 3, shape(&[("cpu", "1")]));
-    // Three on one node would leave out the small type.
-    let (plan, _) = claims(&input(tiny(), vec![with(3)]), 3);
-    assert!(plan.claims.iter().all(|claim| claim.instance_types.len() == 3));
-    claims(&input(tiny(), vec![with(2)]), 1);
-    check_reason(&input(pods("web", 1, shape(&[("cpu", "3")])), vec![with(3)]), "MinValuesNotSatisfied");
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn a_label_that_nothing_defines_is_refused_with_what_was_probably_meant() {
     assert_eq!(
         report.unschedulable[0].message(),
         "NodePool `default`: incompatible requirements: label `topology.kubernetes.io/zones` does not have known \
-         values (did you mean `topology.kubernetes.io/zone`?)"
+         values (did you mean `topology.kubernetes.io/zone`?): change the pod's or the pool's"
     );
 }
 
@@ -70,7 +70,7 @@ fn what_is_not_supported_is_refused_by_name() {
         assert!(report.unschedulable[0].message().contains(field), "{:?}", report.unschedulable);
     };
     let newer = PodShape { unknown: vec!["spec.tolerations[0].new".to_owned()], ..shape(&[("cpu", "1")]) };
-    check(newer, "`spec.tolerations[0].new` isn't supported yet");
+    check(newer, "`spec.tolerations[0].new` isn't supported");
     let claiming = PodShape { resource_claims: vec!["gpu".to_owned()], ..shape(&[("cpu", "1")]) };
     check(claiming, "spec.resourceClaims");
 }
@@ -116,7 +116,7 @@ fn a_zone_that_is_shifted_away_from_is_not_launched_in_and_named_where_nothing_e
     let (_, report) = tenon_planning::provision::plan(&all);
     let message = report.unschedulable[0].message();
     assert!(
-        message.ends_with("with a zonal shift: `test-zone-1`, `test-zone-2`, `test-zone-3`"),
+        message.contains("with a zonal shift: `test-zone-1`, `test-zone-2`, `test-zone-3`: end it"),
         "{message}"
     );
 }
@@ -213,10 +213,15 @@ fn a_shift_is_named_only_where_coming_back_would_help() {
     let never = without(&[shifted(a), shifted(b), (c, Unavailability::NotOffered)]);
     let report = check_reason(&input(one(), vec![never]), "ZonesShifted");
     let message = report.unschedulable[0].message();
-    assert!(message.ends_with("with a zonal shift: `test-zone-1`, `test-zone-2`"), "{message}");
+    assert!(message.contains("with a zonal shift: `test-zone-1`, `test-zone-2`: end it"), "{message}");
     // An exhausted offering may be available before the shift ends.
     let soon = without(&[shifted(a), shifted(b), (c, exhausted)]);
-    check_reason(&input(one(), vec![soon]), "AllOfferingsUnavailable");
+    let report = check_reason(&input(one(), vec![soon]), "AllOfferingsUnavailable");
+    let message = report.unschedulable[0].message();
+    let told = "NodePool `default`: 6 instance types fit, none can be had now in `test-zone-1`, `test-zone-2`, \
+        `test-zone-3`, asked for again at `2026-01-01T00:03:00Z`: other instance types, zones or capacity types \
+        would help";
+    assert_eq!(message, told);
 }
 
 #[test]
@@ -241,7 +246,8 @@ fn what_is_short_is_told_of_the_type_that_lacks_least() {
     let report = check_reason(&input(asked, vec![all.clone()]), "InsufficientResources");
     assert_eq!(
         report.unschedulable[0].reason().to_string(),
-        "no instance type is large enough: `16Gi` of `memory` is requested, `2038Mi` is available at most"
+        "no instance type is large enough: `16Gi` of `memory` is requested, `2038Mi` is available at most: request less, or allow \
+         larger types"
     );
     // An exact fit is no shortage: the first type lacks only memory, the other only CPU.
     let types = [FakeType::new("a.long", 8, 2, 5), FakeType::new("a.wide", 4, 64, 5)];

@@ -21,7 +21,7 @@ use tenon_domain::id::{
 use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::quantity::Quantity;
-use tenon_domain::registry::PreferencePolicy;
+use tenon_domain::registry::PlanPolicies;
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_planning::provision::{
@@ -247,7 +247,7 @@ pub(crate) fn input(pods: Vec<Pod>, pools: Vec<PoolInput>) -> ProvisionInput {
         storage: Storage::default(),
         namespaces: BTreeMap::new(),
         taken_names: BTreeSet::new(),
-        preferences: PreferencePolicy::Respect,
+        policies: PlanPolicies::default(),
         steps: StepBudget::default(),
         purpose: Purpose::PendingPods,
     }

@@ -14,7 +14,7 @@ use tenon_domain::api::pod::{
 };
 use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
 use tenon_domain::labels;
-use tenon_domain::registry::PreferencePolicy;
+use tenon_domain::registry::{PlanPolicies, PreferencePolicy};
 use tenon_domain::requirement::Requirement;
 use tenon_planning::provision::{ExistingNode, NodeKind, ProvisionInput, ProvisionPlan, Storage, plan};
 
@@ -307,7 +307,8 @@ fn preferences_shape_nodes_where_they_can_be_met_and_are_given_up_where_not() {
     };
     let world = input(pods("web", 2, web.clone()), vec![default_pool()]);
     assert_eq!(zones(&all_placed(&world)), BTreeSet::from([ZONES[2].to_owned()]));
-    let ignoring = ProvisionInput { preferences: PreferencePolicy::Ignore, ..world };
+    let policies = PlanPolicies { preferences: PreferencePolicy::Ignore, ..world.policies };
+    let ignoring = ProvisionInput { policies, ..world };
     assert!(zones(&all_placed(&ignoring)).len() > 1);
     // A zone that doesn't exist is given up.
     web.preferred_node_affinity[0].1.match_expressions = vec![Requirement::one_of(labels::ZONE, ["nowhere"])];

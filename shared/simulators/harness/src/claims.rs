@@ -5,9 +5,8 @@
 #![expect(clippy::unwrap_used, reason = "test data: the names are written here")]
 
 use tenon_domain::catalog::CapacityType;
-use tenon_domain::claim::{Claim, ClaimState, CommandRole, LaunchedInstance};
+use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance};
 use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeName};
-use tenon_domain::resources::ResourceList;
 use tenon_domain::unavailable::OfferingKey;
 use tenon_memory_table::block_on;
 use tenon_table::Table;
@@ -69,18 +68,14 @@ pub fn offering_of(held: &LaunchedInstance) -> OfferingKey {
 #[must_use]
 pub fn claim(n: usize, state: ClaimState) -> Claim {
     Claim {
-        name: claim_name(n),
         revision: 3,
-        pool: "default".parse().unwrap(),
-        class: "default".parse().unwrap(),
-        class_hash: None,
-        launch: "launch-1".parse().unwrap(),
-        created_at: EPOCH,
         state,
-        drift: None,
-        role: CommandRole::None,
-        terms: None,
-        requests: ResourceList::new(),
+        ..Claim::planned(
+            claim_name(n),
+            ("default".parse().unwrap(), "default".parse().unwrap()),
+            "launch-1".parse().unwrap(),
+            EPOCH,
+        )
     }
 }
 

@@ -8,9 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::claim::{Claim, ClaimState, CommandRole};
+use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, LaunchId, NodeClassName, NodePoolName};
-use tenon_domain::resources::ResourceList;
 use tenon_memory_table::block_on;
 use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::TaskGate;
@@ -87,20 +86,12 @@ impl Storm {
         let outbox = Arc::new(Mutex::new(Outbox::default()));
         let table = GatedTable::new(region.table().clone(), gate, outbox);
         let mut dice = Dice::new(options.seed, 4);
-        let claim = Claim {
-            name: ClaimName::parse("default-storm").ok()?,
-            revision: 1,
-            pool: NodePoolName::parse("default").ok()?,
-            class: NodeClassName::parse("default").ok()?,
-            class_hash: None,
-            launch: LaunchId::parse(format!("launch-storm{}", dice.below(1000))).ok()?,
-            created_at: region.now(),
-            state: ClaimState::Planned,
-            drift: None,
-            role: CommandRole::None,
-            terms: None,
-            requests: ResourceList::new(),
-        };
+        let claim = Claim::planned(
+            ClaimName::parse("default-storm").ok()?,
+            (NodePoolName::parse("default").ok()?, NodeClassName::parse("default").ok()?),
+            LaunchId::parse(format!("launch-storm{}", dice.below(1000))).ok()?,
+            region.now(),
+        );
         let mut storm = Self { region, cluster, table, claim, dice };
         storm.pass(CALM_BEFORE);
         let token = CommitToken::of_texts(["storm"]);

@@ -116,7 +116,7 @@ pub(crate) fn pod_shape(pod: &Value) -> Value {
         fields.insert("kind".to_owned(), json!("Pod"));
         fields.remove("status");
         if !allocated.is_empty() {
-            fields.insert("status".to_owned(), json!({"containerStatuses": allocated}));
+            fields.insert("status".to_owned(), Value::Object(allocated));
         }
         // Readers ask for a name; the pod's own is in its row.
         if let Some(metadata) = fields.entry("metadata").or_insert_with(|| json!({})).as_object_mut() {
@@ -216,17 +216,45 @@ fn flags(pod: &Value) -> String {
     flags
 }
 
-/// The node's reserve for containers that are being resized in place.
-fn allocated(pod: &Value) -> Vec<Value> {
-    let requested = |name: &str| {
-        let container = list(pod, "/spec/containers").iter().find(|c| text(c, "/name") == Some(name))?;
-        object::at(container, "/resources/requests")
+/// The fields with the node's reserve, for the pod and for containers: they say something of their own while these are
+/// being resized in place.
+const RESERVES: [&str; 2] = ["allocatedResources", "resources"];
+
+/// The parts of a pod's status that reserve other resources than its spec requests.
+fn allocated(pod: &Value) -> Map<String, Value> {
+    let mut found = Map::new();
+    for (statuses, containers) in
+        [("containerStatuses", "/spec/containers"), ("initContainerStatuses", "/spec/initContainers")]
+    {
+        let of_spec = |status: &Value| {
+            list(pod, containers).iter().find(|one| text(one, "/name") == text(status, "/name"))
+        };
+        let resized = list(pod, &format!("/status/{statuses}")).iter().filter_map(|status| {
+            let mut reserves = resized(status, of_spec(status))?;
+            reserves.insert("name".to_owned(), status.get("name")?.clone());
+            Some(Value::Object(reserves))
+        });
+        let resized: Vec<Value> = resized.collect();
+        if !resized.is_empty() {
+            found.insert(statuses.to_owned(), Value::Array(resized));
+        }
+    }
+    found.extend(pod.get("status").and_then(|status| resized(status, pod.get("spec"))).into_iter().flatten());
+    found
+}
+
+/// The reserves of a status that differ from what the spec requests.
+fn resized(status: &Value, spec: Option<&Value>) -> Option<Map<String, Value>> {
+    let requested = spec.and_then(|spec| object::at(spec, "/resources/requests"));
+    let differs = |field: &str| {
+        let pointer = if field == "resources" { "/resources/requests" } else { "/allocatedResources" };
+        let reserved = object::at(status, pointer);
+        reserved.is_some() && reserved != requested
     };
-    let differs = |status: &&Value| {
-        let allocated = status.get("allocatedResources");
-        allocated.is_some() && allocated != requested(text(status, "/name").unwrap_or_default())
-    };
-    list(pod, "/status/containerStatuses").iter().filter(differs).cloned().collect()
+    let fields = RESERVES.into_iter().filter(|field| differs(field));
+    let found: Map<String, Value> =
+        fields.filter_map(|field| Some((field.to_owned(), status.get(field)?.clone()))).collect();
+    (!found.is_empty()).then_some(found)
 }
 
 fn fields<'a>(object: &'a mut Value, pointer: &str) -> Option<&'a mut Map<String, Value>> {

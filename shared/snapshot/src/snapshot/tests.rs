@@ -301,6 +301,25 @@ fn chunks_of_older_agents_are_read() {
     assert_eq!((shape.host_ports.len(), shape.volumes.len(), shape.unknown.len()), (1, 1, 0));
 }
 
+/// A sidecar and the pod as a whole are being lowered, the container isn't.
+#[test]
+fn what_a_node_reserves_while_a_pod_is_resized_counts() {
+    let cpu = |cpu: &str| json!({"requests": {"cpu": cpu}});
+    let lowered = json!({
+        "spec": {
+            "resources": {"requests": {"memory": "1Gi"}},
+            "initContainers": [{"name": "proxy", "restartPolicy": "Always", "resources": cpu("100m")}]},
+        "status": {
+            "allocatedResources": {"memory": "2Gi"}, "resources": {"requests": {"memory": "3Gi"}},
+            "containerStatuses": [{"name": "app", "allocatedResources": {"cpu": "250m"}, "resources": cpu("250m")}],
+            "initContainerStatuses": [
+                {"name": "proxy", "allocatedResources": {"cpu": "100m"}, "resources": cpu("500m")}]}});
+    let mut fixture = Fixture::new();
+    fixture.write(&ClusterObjects { pods: vec![pod(1, 0, lowered)], ..ClusterObjects::default() }, 0);
+    let snapshot = fixture.read(&mut ChunkCache::default());
+    assert_eq!(snapshot.pods[0].shape.requests.to_string(), "cpu: 750m, memory: 3Gi, pods: 1");
+}
+
 #[test]
 fn an_unchanged_cluster_writes_nothing_and_a_reader_reads_what_changed() {
     let mut fixture = Fixture::new();

@@ -117,7 +117,7 @@ impl<'a> ObservedCluster<'a> {
             },
             namespaces: snapshot.namespaces.clone(),
             taken_names: self.view.claims.keys().cloned().collect(),
-            preferences: self.registry.settings.preference_policy,
+            policies: self.registry.settings.policies,
             steps: StepBudget::default(),
             purpose,
         }

@@ -5,13 +5,15 @@
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{
     Claim, ClaimPhase, ClaimState, CommandRole, Drift, DriftReason, LaunchFailure, LaunchedInstance,
-    RemovalReason, Terms,
+    MinValuesState, RemovalReason, Terms,
 };
 
 use super::form::{Attributes, FieldError, Fields, ItemForm};
 use super::placement::{read_placement, write_placement};
 use super::reservation::{read_reservation, write_reservation};
 use crate::key::REVISION;
+
+const MIN_VALUES: &str = "min_values";
 
 impl ItemForm for Claim {
     fn write(&self, to: &mut Attributes) {
@@ -25,6 +27,8 @@ impl ItemForm for Claim {
         to.text_if("expire_after", self.terms.map(|terms| terms.expire_after_text()));
         let grace = self.terms.and_then(|terms| terms.termination_grace_period_text());
         to.text_if("termination_grace_period", grace);
+        let relaxed = self.min_values != MinValuesState::AsWritten;
+        to.text_if(MIN_VALUES, relaxed.then(|| self.min_values.as_str()));
         to.resources("requests", &self.requests);
         let replaces = match &self.role {
             CommandRole::None => None,
@@ -61,6 +65,10 @@ impl ItemForm for Claim {
             })?,
             role: replaces.map_or(CommandRole::None, CommandRole::Replacement),
             terms: read_terms(from)?,
+            min_values: match from.value_if(MIN_VALUES) {
+                Some(_) => from.word(MIN_VALUES, MinValuesState::parse)?,
+                None => MinValuesState::AsWritten,
+            },
             requests: from.resources("requests")?,
         })
     }

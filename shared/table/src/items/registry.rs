@@ -4,7 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, PreferencePolicy, Registry};
+use tenon_domain::registry::{
+    Allowances, ClusterSettings, FeatureGate, Gates, MinValuesPolicy, PlanPolicies, PreferencePolicy,
+    Registry,
+};
 
 use super::form::{Attributes, FieldError, Fields, ItemForm};
 
@@ -22,7 +25,8 @@ impl ItemForm for Registry {
             to.text(LEARNED_MEMORY, self.settings.learned_memory.as_str());
             to.text(ZONAL_SHIFT, self.settings.zonal_shift.as_str());
             to.text(DRY_RUNS, self.settings.dry_runs.as_str());
-            to.text(PREFERENCE_POLICY, self.settings.preference_policy.as_str());
+            to.text(PREFERENCE_POLICY, self.settings.policies.preferences.as_str());
+            to.text(MIN_VALUES_POLICY, self.settings.policies.min_values.as_str());
         });
         to.map("gates", |to| to.text(RESERVED_CAPACITY, self.gates.reserved_capacity.as_str()));
         to.text("agent_queue", &self.agent_queue);
@@ -87,6 +91,7 @@ const LEARNED_MEMORY: &str = "learned_memory";
 const ZONAL_SHIFT: &str = "zonal_shift";
 const DRY_RUNS: &str = "dry_runs";
 const PREFERENCE_POLICY: &str = "preference_policy";
+const MIN_VALUES_POLICY: &str = "min_values_policy";
 
 /// The roles are a list, and the instance profiles that don't have their role's name are a map beside it: a reader that
 /// doesn't know profiles still finds all roles.
@@ -122,9 +127,15 @@ fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
         learned_memory: gate(LEARNED_MEMORY, default.learned_memory)?,
         zonal_shift: gate(ZONAL_SHIFT, default.zonal_shift)?,
         dry_runs: gate(DRY_RUNS, default.dry_runs)?,
-        preference_policy: match from.value_if(PREFERENCE_POLICY) {
-            Some(_) => from.word(PREFERENCE_POLICY, PreferencePolicy::parse)?,
-            None => default.preference_policy,
+        policies: PlanPolicies {
+            preferences: match from.value_if(PREFERENCE_POLICY) {
+                Some(_) => from.word(PREFERENCE_POLICY, PreferencePolicy::parse)?,
+                None => default.policies.preferences,
+            },
+            min_values: match from.value_if(MIN_VALUES_POLICY) {
+                Some(_) => from.word(MIN_VALUES_POLICY, MinValuesPolicy::parse)?,
+                None => default.policies.min_values,
+            },
         },
     })
 }

@@ -35,7 +35,6 @@ use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::{
     ClassReservation, ClassReservations, LaunchedInto, MatchCriteria, ReservationKind, ReservedCapacity,
 };
-use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::Toleration;
 use tenon_planning::disruption::{
     ClaimView, ClassReadiness, ClassView, CommandStep, DisruptionInput, DisruptionPlan, DisruptionReport,
@@ -84,22 +83,18 @@ pub(super) fn settled(index: usize, image: &str, pods: Vec<Pod>) -> ClaimView {
     let node = node_name(index);
     ClaimView {
         claim: Claim {
-            name: claim_name(index),
             revision: 5,
-            pool: NodePoolName::parse("default").unwrap(),
-            class: NodeClassName::parse("default").unwrap(),
-            class_hash: None,
-            launch: LaunchId::parse("launch-1").unwrap(),
-            created_at: at(-1000),
             state: ClaimState::Initialized {
                 instance: instance(index, image),
                 node: node.clone(),
                 at: at(-900),
             },
-            drift: None,
-            role: CommandRole::None,
-            terms: None,
-            requests: ResourceList::new(),
+            ..Claim::planned(
+                claim_name(index),
+                (NodePoolName::parse("default").unwrap(), NodeClassName::parse("default").unwrap()),
+                LaunchId::parse("launch-1").unwrap(),
+                at(-1000),
+            )
         },
         facts: Some(Arc::new(facts("m5.large", 2, 8))),
         node: Some(NodeView {

@@ -10,7 +10,7 @@ use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
 use tenon_domain::launch_verdict::ClassVerdicts;
 use tenon_domain::money::Currency;
 use tenon_domain::placement::LaunchPlacement;
-use tenon_domain::registry::{FeatureGate, PreferencePolicy, Registry};
+use tenon_domain::registry::{FeatureGate, MinValuesPolicy, PlanPolicies, PreferencePolicy, Registry};
 use tenon_domain::unavailable::{Mark, OfferingKey};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
@@ -281,12 +281,14 @@ fn a_registry_of_before_asks_by_dry_runs() {
 }
 
 #[test]
-fn a_registry_of_before_respects_preferences() {
+fn a_registry_of_before_plans_as_before() {
     let (key, mut item) = (keys::registry(&region(), &cluster()), to_item(&registry_entry()));
     let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
     settings.remove("preference_policy").unwrap();
+    settings.remove("min_values_policy").unwrap();
     let settings = from_item::<Registry>(&key, &item).unwrap().settings;
-    assert_eq!(settings.preference_policy, PreferencePolicy::Respect);
+    let before = PlanPolicies { preferences: PreferencePolicy::Respect, min_values: MinValuesPolicy::Strict };
+    assert_eq!(settings.policies, before);
 }
 
 /// Both functions write one item, and neither removes what the other wrote.

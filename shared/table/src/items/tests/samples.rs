@@ -7,7 +7,8 @@ use tenon_domain::boot::{BootFailure, BootFault, BootForm, BootRecord};
 use tenon_domain::catalog::facts::{Architecture, PlacementStrategy};
 use tenon_domain::catalog::{CapacityType, LearnedMemory, LearnedRecord};
 use tenon_domain::claim::{
-    Claim, ClaimPhase, ClaimState, CommandRole, LaunchFailure, LaunchedInstance, RemovalReason, Terms,
+    Claim, ClaimPhase, ClaimState, CommandRole, LaunchFailure, LaunchedInstance, MinValuesState,
+    RemovalReason, Terms,
 };
 use tenon_domain::class_status::{
     ClassObservation, ClassStatus, ClassSubnet, ConditionReason, ConditionStatus, ImageFault, ImageNotices,
@@ -97,6 +98,7 @@ pub(super) fn claim(state: ClaimState) -> Claim {
             expire_after: Some(SignedDuration::from_hours(720)),
             termination_grace_period: Some(SignedDuration::from_mins(90)),
         }),
+        min_values: MinValuesState::AsWritten,
         requests: requests(),
     }
 }
