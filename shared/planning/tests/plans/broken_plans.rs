@@ -1,13 +1,16 @@
 //! The checkers of plans see broken plans: a checker that finds nothing checks nothing.
 
-use crate::checker::lasting_faults;
+use crate::checker::{faults, lasting_faults};
 use crate::claims_checker::claim_faults;
 use crate::support::*;
+use crate::topology::{app, spread};
 use crate::wide::wide_world;
+use tenon_domain::api::pod::{NodeInclusionPolicy, TopologySpreadConstraint};
 use tenon_domain::id::Zone;
 use tenon_domain::labels;
+use tenon_domain::requirement::Requirement;
 use tenon_domain::taint::{Taint, TaintEffect};
-use tenon_planning::provision::{PlannedClaim, ProvisionInput, ProvisionPlan, plan};
+use tenon_planning::provision::{NodeKind, PlannedClaim, ProvisionInput, ProvisionPlan, plan};
 
 /// Of so many worlds.
 const WORLDS: u64 = 150;
@@ -120,4 +123,30 @@ fn limits_that_are_exceeded_are_seen() {
         !made.claims.is_empty()
     };
     check(claim_faults, allowed, "more nodes than the registry allows");
+}
+
+/// Pods that are spread over zones, beside a node of a third zone with a taint that they don't tolerate.
+fn beside_a_tainted_zone(policy: NodeInclusionPolicy) -> ProvisionInput {
+    let mut plain = default_pool();
+    let two_zones = Requirement::one_of(labels::ZONE, [ZONES[0], ZONES[1]]);
+    plain.pool.template.requirements.add(two_zones);
+    let mut web = app("web", "1");
+    let rule = TopologySpreadConstraint { node_taints_policy: policy, ..spread(labels::ZONE, "web", 1) };
+    web.topology_spread = vec![rule];
+    let mut world = input(pods("web", 6, web), vec![plain]);
+    let mut tainted = node("far", NodeKind::Initialized, &[("cpu", "8"), ("memory", "16Gi"), ("pods", "20")]);
+    tainted.labels.insert(labels::ZONE.to_owned(), ZONES[2].to_owned());
+    tainted.taints = vec![Taint::new("dedicated", TaintEffect::NoSchedule)];
+    world.nodes = vec![tainted];
+    world
+}
+
+#[test]
+fn a_zone_of_tainted_nodes_that_a_spread_counts_is_seen() {
+    let honouring = beside_a_tainted_zone(NodeInclusionPolicy::Honor);
+    let (made, report) = plan(&honouring);
+    assert!(report.unschedulable.is_empty());
+    assert_eq!(faults(&honouring, &made), Vec::<String>::new());
+    let seen = faults(&beside_a_tainted_zone(NodeInclusionPolicy::Ignore), &made);
+    assert!(seen.iter().any(|fault| fault.contains("its spread keeps away")), "{seen:?}");
 }

@@ -13,6 +13,7 @@ use tenon_domain::api::pod::{
 use tenon_domain::labels;
 use tenon_domain::requirement::Operator;
 use tenon_domain::resources::ResourceName;
+use tenon_domain::taint::{Taint, TaintEffect};
 use tenon_planning::provision::{ProvisionInput, ProvisionPlan};
 
 /// A node of the finished world.
@@ -20,6 +21,7 @@ struct Place<'a> {
     name: String,
     /// By label, the values that it may have.
     labels: BTreeMap<String, BTreeSet<String>>,
+    taints: Vec<Taint>,
     pods: Vec<&'a PodShape>,
     /// Which of them the plan has placed.
     planned: usize,
@@ -69,11 +71,17 @@ fn counts(input: &ProvisionInput, term: &PodAffinityTerm, owner: &PodShape, othe
         && mismatch
 }
 
-/// Whether a place counts for a spread: with `nodeAffinityPolicy` Honor, one that the pod's node selector matches.
-/// (Required node affinity isn't drawn together with rules.)
+/// Whether a place counts for a spread: with `nodeAffinityPolicy` Honor, one that the pod's node selector matches, and
+/// with `nodeTaintsPolicy` Honor, one whose taints it tolerates. (Required node affinity isn't drawn together with
+/// rules.)
 fn eligible(pod: &PodShape, rule: &TopologySpreadConstraint, place: &Place<'_>) -> bool {
-    rule.node_affinity_policy == NodeInclusionPolicy::Ignore
-        || pod.node_selector.iter().all(|(key, value)| place.values(key).contains(value))
+    let selected = || pod.node_selector.iter().all(|(key, value)| place.values(key).contains(value));
+    let keeps_out = |taint: &Taint| {
+        taint.effect != TaintEffect::PreferNoSchedule
+            && !pod.tolerations.iter().any(|one| one.tolerates(taint))
+    };
+    (rule.node_affinity_policy == NodeInclusionPolicy::Ignore || selected())
+        && (rule.node_taints_policy == NodeInclusionPolicy::Ignore || !place.taints.iter().any(keeps_out))
 }
 
 fn places<'a>(input: &'a ProvisionInput, plan: &ProvisionPlan) -> Vec<Place<'a>> {
@@ -87,6 +95,7 @@ fn places<'a>(input: &'a ProvisionInput, plan: &ProvisionPlan) -> Vec<Place<'a>>
         all.push(Place {
             name: node.name.clone(),
             labels: node.labels.iter().map(|(k, v)| (k.clone(), BTreeSet::from([v.clone()]))).collect(),
+            taints: node.taints.clone(),
             planned: placed.len(),
             pods: placed.into_iter().chain(running).collect(),
         });
@@ -102,7 +111,13 @@ fn places<'a>(input: &'a ProvisionInput, plan: &ProvisionPlan) -> Vec<Place<'a>>
         known.insert(labels::ZONE.to_owned(), claim.zones.iter().map(ToString::to_string).collect());
         let capacity = claim.capacity_types.iter().map(|one| one.as_str().to_owned());
         known.insert(labels::CAPACITY_TYPE.to_owned(), capacity.collect());
-        all.push(Place { name: claim.name.to_string(), labels: known, planned: pods.len(), pods });
+        all.push(Place {
+            name: claim.name.to_string(),
+            labels: known,
+            taints: claim.taints.clone(),
+            planned: pods.len(),
+            pods,
+        });
     }
     all
 }
