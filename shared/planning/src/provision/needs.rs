@@ -104,6 +104,8 @@ pub(crate) struct PodGroup<'a> {
     pub(crate) priority: i32,
     /// Ways to satisfy what it requires.
     pub(crate) required: Arc<Ways>,
+    /// The nodes that its spreads count: those of its required node affinity, whatever its volumes allow.
+    pub(crate) counted: Arc<Ways>,
     own: Arc<Rules>,
 }
 
@@ -170,6 +172,7 @@ impl<'a> PodGroup<'a> {
             given_up: self.given_up,
             priority: self.priority,
             required: Arc::clone(&self.required),
+            counted: Arc::clone(&self.counted),
             own: Arc::clone(&self.own),
         }
     }
@@ -188,8 +191,8 @@ impl Alternative {
 /// The properties that equal pods share.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct PodGroupKey<'a> {
-    /// Numbers of its requests, its ways, its rules and the selectors that match it.
-    numbers: (usize, usize, usize, usize),
+    /// Numbers of its requests, its ways with volumes and without, its rules and the selectors that match it.
+    numbers: (usize, usize, usize, usize, usize),
     tolerations: &'a [Toleration],
     host_ports: &'a BTreeSet<HostPort>,
     priority: i32,
@@ -199,6 +202,7 @@ struct PodGroupKey<'a> {
 struct EqualPods<'a> {
     pods: Vec<&'a Pod>,
     required: Arc<Ways>,
+    counted: Arc<Ways>,
     own: Arc<Rules>,
     is: Arc<[SelectorId]>,
 }
@@ -243,7 +247,7 @@ pub(crate) fn groups<'a>(
     let of_residents = residents.iter().flatten().flat_map(Resident::on_nodes);
     let on_nodes: BTreeSet<SelectorId> = of_groups.chain(of_residents).collect();
     let mut groups: Vec<PodGroup<'a>> = Vec::with_capacity(equal.len());
-    for EqualPods { mut pods, required, own, is } in equal {
+    for EqualPods { mut pods, required, counted, own, is } in equal {
         pods.sort_by(|a, b| (a.created_at, &a.uid, &a.name).cmp(&(b.created_at, &b.uid, &b.name)));
         let Some(shape) = pods.first().map(|pod| &pod.shape) else { continue };
         let here = is.iter().filter(|id| on_nodes.contains(id)).copied().collect();
@@ -260,6 +264,7 @@ pub(crate) fn groups<'a>(
             given_up: 0,
             priority: shape.priority,
             required,
+            counted,
             own,
             pods,
         });
@@ -270,6 +275,7 @@ pub(crate) fn groups<'a>(
     for group in &mut groups {
         (group.need, group.need_id) = needs.number(DenseAmounts::clone(&group.need));
         group.required = measures.ways.of(group.required.to_vec());
+        group.counted = measures.ways.of(group.counted.to_vec());
         group.prefer(&measures.ways);
     }
     (groups, refused)
@@ -294,8 +300,8 @@ fn equal_pods<'a>(
     for pods in by_shape.into_values() {
         let Some(first) = pods.first() else { continue };
         let shape: &'a PodShape = &first.shape;
-        let (own, required) = match asked_by(shape, input, selectors, &volumes) {
-            Ok((own, required)) => (owns.number(own), ways.of(required)),
+        let (own, counted, required) = match asked_by(shape, input, selectors, &volumes) {
+            Ok((own, counted, required)) => (owns.number(own), ways.of(counted), ways.of(required)),
             Err(reason) => {
                 refused.extend(pods.iter().map(|pod| Unschedulable {
                     pod: counted(pod),
@@ -308,7 +314,7 @@ fn equal_pods<'a>(
         let requested = *requests.entry(&shape.requests).or_insert(next);
         let is = matching.number(selectors.matching(shape));
         let key = PodGroupKey {
-            numbers: (requested, required.id, own.1, is.1),
+            numbers: (requested, required.id, counted.id, own.1, is.1),
             tolerations: &shape.tolerations,
             host_ports: &shape.host_ports,
             priority: shape.priority,
@@ -316,6 +322,7 @@ fn equal_pods<'a>(
         let known = equal.entry(key).or_insert_with(|| EqualPods {
             pods: Vec::new(),
             required,
+            counted,
             own: own.0,
             is: is.0.as_slice().into(),
         });
@@ -324,13 +331,13 @@ fn equal_pods<'a>(
     (equal.into_values().collect(), refused)
 }
 
-/// The rules of a shape, and its ways to a node.
+/// The rules of a shape, and its ways to a node, without its volumes and with them.
 fn asked_by(
     shape: &PodShape,
     input: &ProvisionInput,
     selectors: &Selectors,
     volumes: &Volumes<'_>,
-) -> Result<(Rules, Vec<Alternative>), Reason> {
+) -> Result<(Rules, Vec<Alternative>, Vec<Alternative>), Reason> {
     if let Some(reason) = unsupported(shape) {
         return Err(reason);
     }
@@ -340,7 +347,9 @@ fn asked_by(
         PreferencePolicy::Respect => {}
         PreferencePolicy::Ignore => rules.soft.clear(),
     }
-    Ok((rules, with_volumes(alternatives(shape), &placed)))
+    let counted = alternatives(shape);
+    let required = with_volumes(counted.clone(), &placed);
+    Ok((rules, counted, required))
 }
 
 /// Each way to satisfy the affinity, with each place of the volumes.

@@ -1,10 +1,12 @@
 //! The pods that a plan hasn't placed yet, from round to round.
 //!
 //! Decides what the next round tries: pods without a place in their domain are dealt to another one, then they give up
-//! a preference. A group that can do neither is refused.
+//! a preference. A group that can do neither is refused. A plan by priority tries the pods of the next lower priority
+//! only then.
 //!
-//! Invariant: each round closes a domain, gives up a preference or is the last.
+//! Invariant: each round closes a domain, gives up a preference, goes on to a lower priority or is the last.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,12 +15,17 @@ use tenon_domain::api::Pod;
 use super::input::ProvisionInput;
 use super::needs::PodGroup;
 use super::pool::Pool;
-use super::topology::deal::{self, DomainOffer, Pin, Share, Undealt};
+use super::topology::census::is_of_nodes;
+use super::topology::deal::{self, DomainOffer, Pin, Share, Undealt, Waiting};
+use super::topology::rules::{Force, PodRule, RuleKind, SpreadTerms};
 use super::ways::WaysTable;
 use super::{InputMeasures, PlanState, compiled, count};
 
-/// A group's domains where it found no room, with the preferences that it had given up by then.
-type ClosedDomains = BTreeSet<(usize, usize, Vec<Pin>)>;
+/// A group in a domain, with the preferences that it had given up by then.
+type GroupInDomain = (usize, usize, Vec<Pin>);
+
+/// Where groups found no more room, with the pods that did find some there.
+type ClosedDomains = BTreeMap<GroupInDomain, u32>;
 
 /// What another round can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +43,18 @@ pub(crate) enum Settled {
 pub(crate) struct Rest<'a> {
     groups: Vec<PodGroup<'a>>,
     closed: ClosedDomains,
+    /// The pods that have a place, by domain.
+    placed: BTreeMap<GroupInDomain, u32>,
     /// By group, the label without a domain that was the last to fail.
     undealt: BTreeMap<usize, Arc<str>>,
     /// Groups that no further round can help.
     done: BTreeSet<usize>,
+    /// The lowest priority whose pods are tried by now, in a plan by priority.
+    from: Option<i32>,
 }
+
+/// How many pods have no place, by priority, the highest first.
+pub(crate) type Unplaced = BTreeMap<Reverse<i32>, usize>;
 
 /// The groups of a round.
 pub(crate) struct Dealt<'a> {
@@ -56,7 +70,52 @@ pub(crate) struct Dealt<'a> {
 impl<'a> Rest<'a> {
     /// All pods.
     pub(crate) const fn of(groups: Vec<PodGroup<'a>>) -> Self {
-        Self { groups, closed: BTreeSet::new(), undealt: BTreeMap::new(), done: BTreeSet::new() }
+        Self {
+            groups,
+            closed: BTreeMap::new(),
+            placed: BTreeMap::new(),
+            undealt: BTreeMap::new(),
+            done: BTreeSet::new(),
+            from: None,
+        }
+    }
+
+    /// The same pods, of each priority only after all pods of higher ones.
+    pub(crate) fn by_priority(self) -> Self {
+        let from = self.groups.iter().map(|group| group.priority).max();
+        Self { from, ..self }
+    }
+
+    /// Whether pods differ in priority.
+    pub(crate) fn has_priorities(&self) -> bool {
+        let first = self.groups.first().map(|group| group.priority);
+        self.groups.iter().any(|group| Some(group.priority) != first)
+    }
+
+    /// The pods without a place.
+    pub(crate) fn unplaced(&self) -> Unplaced {
+        let mut unplaced = Unplaced::new();
+        for group in &self.groups {
+            *unplaced.entry(Reverse(group.priority)).or_default() += group.pods.len();
+        }
+        unplaced
+    }
+
+    /// The required spreads of all pods over domains of several nodes.
+    pub(crate) fn spreads(&self) -> impl Iterator<Item = (&PodGroup<'a>, &PodRule, SpreadTerms)> {
+        self.groups.iter().flat_map(|group| {
+            group.rules.iter().filter_map(move |rule| match (rule.kind, rule.force) {
+                (RuleKind::Spread(terms), Force::Required) if !is_of_nodes(&rule.key) => {
+                    Some((group, rule, terms))
+                }
+                (RuleKind::Spread(_) | RuleKind::Apart | RuleKind::With, _) => None,
+            })
+        })
+    }
+
+    /// Whether pods are to be tried later.
+    fn is_held(&self, group: &PodGroup<'_>) -> bool {
+        self.from.is_some_and(|from| group.priority < from)
     }
 
     /// Deals the pods to domains.
@@ -67,15 +126,17 @@ impl<'a> Rest<'a> {
         input: &'a ProvisionInput,
         measures: &InputMeasures<'a>,
     ) -> Dealt<'a> {
-        let waiting: Vec<u32> = self
-            .groups
-            .iter()
-            .enumerate()
-            .map(|(index, group)| if self.done.contains(&index) { 0 } else { count(group.pods.len()) })
-            .collect();
+        let waiting = |index: usize, group: &PodGroup<'a>| {
+            if self.done.contains(&index) { 0 } else { count(group.pods.len()) }
+        };
+        let ever: Vec<u32> =
+            self.groups.iter().enumerate().map(|(index, group)| waiting(index, group)).collect();
+        let held = self.groups.iter().zip(&ever);
+        let now = held.map(|(group, pods)| if self.is_held(group) { 0 } else { *pods }).collect();
+        let waiting = Waiting { now, ever };
         let PlanState { rooms, census, .. } = state;
-        let closed = &self.closed;
-        let offers = |group: &PodGroup<'a>, share: &Share, key: &Arc<str>| -> Vec<DomainOffer> {
+        let (closed, placed) = (&self.closed, &self.placed);
+        let offers = |group: &PodGroup<'a>, share: &Share, key: &Arc<str>| -> Option<Vec<DomainOffer>> {
             if pools.is_empty() {
                 *pools = compiled(input, measures);
             }
@@ -83,7 +144,7 @@ impl<'a> Rest<'a> {
             let mut found: BTreeMap<Arc<str>, DomainOffer> = BTreeMap::new();
             for (domain, room) in rooms.room_by(key, &pinned).into_iter().filter(|(_, room)| *room > 0) {
                 let domain: Arc<str> = domain.into();
-                found.insert(Arc::clone(&domain), DomainOffer { domain, price: None, room });
+                found.insert(Arc::clone(&domain), DomainOffer { domain, price: None, room, most: u32::MAX });
             }
             for pool in pools.iter_mut().filter(|pool| pool.is_ready()) {
                 for (domain, price) in pool.domains(&pinned, key).iter() {
@@ -91,18 +152,26 @@ impl<'a> Rest<'a> {
                         domain: Arc::clone(domain),
                         price: None,
                         room: 0,
+                        most: u32::MAX,
                     });
                     offer.price = Some(offer.price.map_or(*price, |known| known.min(*price)));
                 }
             }
+            if found.is_empty() {
+                return None;
+            }
             if !closed.is_empty() {
-                found.retain(|domain, _| {
+                found.retain(|domain, offer| {
                     let mut pins = share.pins.clone();
                     pins.push(Pin { key: Arc::clone(key), value: Arc::clone(domain) });
-                    !closed.contains(&(share.group, group.given_up, pins))
+                    let here = (share.group, group.given_up, pins);
+                    if let Some(most) = closed.get(&here) {
+                        offer.most = most.saturating_sub(placed.get(&here).copied().unwrap_or(0));
+                    }
+                    offer.most > 0
                 });
             }
-            found.into_values().collect()
+            Some(found.into_values().collect())
         };
         let deal = deal::deal(census, &self.groups, &waiting, &measures.ways, offers);
         let mut pods: Vec<std::vec::IntoIter<&'a Pod>> =
@@ -148,12 +217,12 @@ impl<'a> Rest<'a> {
         self.undealt.clone_from(&before.undealt);
     }
 
-    /// The domains without room.
+    /// The domains without more room.
     pub(crate) fn closed(&self) -> ClosedDomains {
         self.closed.clone()
     }
 
-    /// The same pods, with these domains closed.
+    /// The same pods, with no more of them in these domains than had room there.
     pub(crate) fn without(self, closed: ClosedDomains) -> Self {
         Self { closed, ..self }
     }
@@ -169,6 +238,14 @@ impl<'a> Rest<'a> {
         let mut begin = false;
         let mut left: BTreeMap<usize, Vec<&'a Pod>> = BTreeMap::new();
         let mut again: BTreeSet<usize> = BTreeSet::new();
+        for ((share, part), waits) in dealt.shares.iter().zip(&dealt.parts).zip(waiting) {
+            let found_room = count(part.pods.len()).saturating_sub(*waits);
+            let Some(group) = self.groups.get(share.group).filter(|_| found_room > 0) else { continue };
+            for last in 1..=share.pins.len() {
+                let pins = share.pins.iter().take(last).cloned().collect();
+                *self.placed.entry((share.group, group.given_up, pins)).or_default() += found_room;
+            }
+        }
         for ((share, part), waits) in dealt.shares.into_iter().zip(&dealt.parts).zip(waiting) {
             let asked_for = usize::try_from(*waits).unwrap_or(usize::MAX);
             let placed = part.pods.len().saturating_sub(asked_for);
@@ -178,7 +255,8 @@ impl<'a> Rest<'a> {
             }
             let Some(group) = self.groups.get(share.group) else { continue };
             let matters = take_back(state, group, &share.pins, *waits, ways);
-            if !share.pins.is_empty() && self.closed.insert((share.group, group.given_up, share.pins)) {
+            let here = (share.group, group.given_up, share.pins);
+            if !here.2.is_empty() && self.close(here) {
                 again.insert(share.group);
                 begin |= matters;
             }
@@ -188,13 +266,14 @@ impl<'a> Rest<'a> {
             self.undealt.insert(index, key);
             let Some(group) = self.groups.get(index) else { continue };
             begin |= take_back(state, group, &pins, count, ways);
-            if !pins.is_empty() && self.closed.insert((index, group.given_up, pins)) {
+            let here = (index, group.given_up, pins);
+            if !here.2.is_empty() && self.close(here) {
                 again.insert(index);
             }
         }
         let mut more = Settled::Nothing;
         for (index, group) in self.groups.iter_mut().enumerate() {
-            if self.done.contains(&index) {
+            if self.done.contains(&index) || self.from.is_some_and(|from| group.priority < from) {
                 continue;
             }
             group.pods = left.remove(&index).unwrap_or_default();
@@ -214,7 +293,26 @@ impl<'a> Rest<'a> {
                 self.done.insert(index);
             }
         }
+        if !begin && more == Settled::Nothing && self.goes_on() {
+            more = Settled::More;
+        }
         if begin { Settled::Begin } else { more }
+    }
+
+    /// No more pods in a domain than have a place there. Returns whether that is new.
+    fn close(&mut self, here: GroupInDomain) -> bool {
+        let most = self.placed.get(&here).copied().unwrap_or(0);
+        self.closed.insert(here, most) != Some(most)
+    }
+
+    /// Goes on to the next lower priority. Returns whether there is one.
+    fn goes_on(&mut self) -> bool {
+        let held = self.groups.iter().filter(|group| self.is_held(group));
+        let next = held.map(|group| group.priority).max();
+        if next.is_some() {
+            self.from = next;
+        }
+        next.is_some()
     }
 
     /// The groups without a place, and for a group that no domain is right for, the label.

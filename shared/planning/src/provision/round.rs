@@ -1,11 +1,18 @@
 //! The rounds of a plan: pods are dealt to domains, placed on nodes and packed on claims; what is left is tried again.
 //!
 //! Decides when a plan ends, and when it begins again: a domain that had no room after all changes what a spread
-//! allows in the others, so the plan begins again without that domain. It doesn't decide what a round tries (`rest`).
+//! allows in the others, so the plan begins again without that domain; and so does a domain that only the plan's own
+//! claims open. It doesn't decide what a round tries (`rest`).
 //!
 //! Invariant: a plan begins again a few times at most.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use tenon_domain::api::Pod;
+use tenon_domain::id::Zone;
+use tenon_domain::labels;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::{tolerates_all, tolerates_forbidding};
 
@@ -21,10 +28,10 @@ use super::pool::Pool;
 use super::probe;
 use super::report::PlanCompletion;
 use super::reserved::{Again, ReservedRoom};
-use super::rest::{Rest, Settled};
+use super::rest::{Rest, Settled, Unplaced};
 use super::steps::Steps;
 use super::top_up::{OpenClaim, PackedDraft};
-use super::topology::census::Census;
+use super::topology::census::{Census, OpenedDomain};
 use super::{InputMeasures, compiled, count};
 
 /// How often a plan begins again.
@@ -56,18 +63,57 @@ pub(crate) struct PlanAttempt<'m, 'a> {
 }
 
 impl<'a> PlanAttempt<'_, 'a> {
-    /// Plans for all pods.
+    /// Plans for all pods. Where pods find no place, though others of lower priority do, a plan by priority may be
+    /// better: kube-scheduler gives the first to come what the last were promised.
     pub(crate) fn run(&mut self) {
+        let begin = self
+            .rest
+            .has_priorities()
+            .then(|| (self.state.rooms.clone(), self.state.census.clone(), self.rest.clone().by_priority()));
+        self.attempt();
+        if let Some((rooms, census, rest)) = begin
+            && is_out_of_order(&self.rest.unplaced(), &rest.unplaced())
+        {
+            let mut ordered = PlanAttempt {
+                input: self.input,
+                measures: self.measures,
+                pools: Vec::new(),
+                placements: Vec::new(),
+                state: PlanState {
+                    steps: self.state.steps.clone(),
+                    room: ReservedRoom::default(),
+                    claims: Vec::new(),
+                    open: Vec::new(),
+                    rooms,
+                    census,
+                },
+                rest,
+            };
+            ordered.attempt();
+            if ordered.rest.unplaced() < self.rest.unplaced() {
+                *self = ordered;
+            }
+        }
+        self.last_resort();
+    }
+
+    /// One plan.
+    fn attempt(&mut self) {
         // Without rules no plan begins again, and nothing needs to be kept for it.
         if !self.rest.has_rules() {
             self.rounds(Restart::No);
-            return self.last_resort();
+            return;
         }
-        let (rooms, census, rest) = (self.state.rooms.clone(), self.state.census.clone(), self.rest.clone());
+        let rooms = self.state.rooms.clone();
+        let (mut census, rest) = (self.state.census.clone(), self.rest.clone());
         for restart in 0..=RESTARTS {
             let may = if restart < RESTARTS { Restart::Yes } else { Restart::No };
             if self.rounds(may) == Stands::Yes {
-                break;
+                let opened = self.unforeseen();
+                if opened.is_empty() || may == Restart::No {
+                    break;
+                }
+                census.open(opened);
             }
             let closed = self.rest.closed();
             self.rest = rest.clone().without(closed);
@@ -81,7 +127,41 @@ impl<'a> PlanAttempt<'_, 'a> {
             self.state.rooms = rooms.clone();
             self.state.census = census.clone();
         }
-        self.last_resort();
+    }
+
+    /// Domains that claims open and that a spread counts, though its pods can't go there: nobody has counted them, as
+    /// no node was there before. kube-scheduler places no pod of the spread elsewhere once such a domain is too far
+    /// behind.
+    fn unforeseen(&mut self) -> BTreeSet<OpenedDomain> {
+        let Self { pools, state, rest, .. } = self;
+        let keys: BTreeSet<&Arc<str>> = rest.spreads().map(|(_, rule, _)| &rule.key).collect();
+        let domains_of = |key: &Arc<str>| state.claims.iter().flat_map(|claim| domains(claim, key)).collect();
+        let by_key: BTreeMap<&Arc<str>, BTreeSet<&str>> =
+            keys.into_iter().map(|key| (key, domains_of(key))).collect();
+        let mut found = BTreeSet::new();
+        for (group, rule, terms) in rest.spreads() {
+            let mut new = by_key.get(&rule.key).cloned().unwrap_or_default();
+            for pool in pools.iter_mut().filter(|pool| pool.is_ready()) {
+                let offered = pool.domains(group, &rule.key);
+                new.retain(|domain| !offered.contains_key(*domain));
+            }
+            if new.is_empty() {
+                continue;
+            }
+            let known = state.census.spread_counts(rule, terms, group);
+            new.retain(|domain| !known.contains_key(*domain));
+            for claim in &state.claims {
+                let opened = domains(claim, &rule.key).filter(|domain| new.contains(domain));
+                let opened = opened.map(|domain| OpenedDomain {
+                    key: Arc::clone(&rule.key),
+                    domain: domain.into(),
+                    offered: claim.requirements.clone(),
+                    taints: claim.taints.clone(),
+                });
+                found.extend(opened.filter(|one| one.counts_for(rule, terms, group)));
+            }
+        }
+        found
     }
 
     /// Rounds until nothing helps.
@@ -260,6 +340,22 @@ impl<'f, 'a> PlanInProgress<'f, 'a> {
         }
         draft.times
     }
+}
+
+/// The domains of a label that a claim may come to.
+fn domains<'c>(claim: &'c PlannedClaim, key: &str) -> impl Iterator<Item = &'c str> + use<'c> {
+    let (is_zone, is_capacity_type) = (key == labels::ZONE, key == labels::CAPACITY_TYPE);
+    let zones = claim.zones.iter().filter(move |_| is_zone).map(Zone::as_str);
+    let capacity_types = claim.capacity_types.iter().filter(move |_| is_capacity_type);
+    zones.chain(capacity_types.map(|one| one.as_str())).chain(claim.labels.get(key).map(String::as_str))
+}
+
+/// Whether pods wait while others of lower priority have a place: `of` are all pods.
+fn is_out_of_order(waiting: &Unplaced, of: &Unplaced) -> bool {
+    let highest = waiting.iter().find(|(_, pods)| **pods > 0).map(|(Reverse(priority), _)| *priority);
+    let lowest = of.iter().filter(|(priority, pods)| waiting.get(priority).is_none_or(|left| left < pods));
+    let lowest = lowest.map(|(Reverse(priority), _)| *priority).min();
+    highest.zip(lowest).is_some_and(|(highest, lowest)| highest > lowest)
 }
 
 /// The pods of a group that wait, where so many do: the first have places.

@@ -4,7 +4,7 @@ use super::input::StepBudget;
 use super::report::PlanCompletion;
 
 /// Steps used of a budget.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Steps {
     used: u64,
     max: u64,

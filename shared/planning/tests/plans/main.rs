@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests fail as tests do")]
 #![expect(unused_must_use, reason = "checks assert; what they return is for further checks")]
 
+mod arrivals;
 mod broken_plans;
 mod catalogue;
 mod checker;

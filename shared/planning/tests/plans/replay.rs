@@ -35,7 +35,9 @@ pub(crate) struct Replay {
     pub(crate) planned: usize,
     /// Those among them that didn't get one, with kube-scheduler's reason.
     pub(crate) left: BTreeMap<String, String>,
-    /// Those that didn't get one after another plan.
+    /// The node of each pod that has one.
+    pub(crate) places: BTreeMap<String, String>,
+    /// Those among them that the next plan had a place for, too, and that didn't get that one either.
     pub(crate) left_twice: BTreeMap<String, String>,
     /// The input of the plan: what was left after kube-scheduler had used the Nodes that are ready.
     pub(crate) input: ProvisionInput,
@@ -55,9 +57,11 @@ pub(crate) fn replay(world: &ProvisionInput, seed: u64, nominations: Nominations
         let again = first.input_after(&input);
         let (more, _) = tenon_planning::provision::plan(&again);
         let second = Run::of(&again, &more, seed ^ 1, nominations);
-        left.keys().filter_map(|pod| Some((pod.clone(), second.waiting(pod)?))).collect()
+        let promised = planned(&more);
+        let again = left.keys().filter(|pod| promised.contains_key(*pod));
+        again.filter_map(|pod| Some((pod.clone(), second.waiting(pod)?))).collect()
     };
-    Replay { planned: planned(&plan).len(), left, left_twice, input, plan }
+    Replay { planned: planned(&plan).len(), left, places: first.places(), left_twice, input, plan }
 }
 
 /// The world when kube-scheduler has used the Nodes that are ready.
@@ -185,6 +189,14 @@ impl Run {
         let waiting: BTreeSet<&str> = waiting.map(|pod| object::name(pod)).collect();
         let names = planned(plan).into_keys().filter(|pod| waiting.contains(pod.as_str()));
         names.map(|pod| (pod.clone(), self.waiting(&pod).unwrap_or_default())).collect()
+    }
+
+    fn places(&self) -> BTreeMap<String, String> {
+        let pods = self.cluster.objects(Kind::Pod);
+        let place = |pod: &object::Object| {
+            Some((object::name(pod).to_owned(), text(pod, "/spec/nodeName")?.to_owned()))
+        };
+        pods.iter().filter_map(place).collect()
     }
 
     /// The next plan's input: pods that were placed run, and the nodes of claims are there.

@@ -1,19 +1,27 @@
 //! Plans of drawn worlds, replayed by kube-scheduler's filters and scores.
+//!
+//! A plan can't always be carried out, even if each of its pods has a valid place. kube-scheduler places a pod as soon
+//! as any node takes it, so pods whose nodes open late go where others were planned:
+//!
+//! - The first pod of an affinity to its own kind comes to another zone, and all others must follow it there.
+//! - A pod that others keep away from comes to the domain that they were planned for.
+//! - Pods of a higher priority, or ones that found no place in the plan, take the room of a node that opens first. A
+//!   nomination keeps it only from pods of no higher priority.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checker::faults;
 use crate::claims_checker::claim_faults;
 use crate::replay::{Nominations, Replay, replay};
 use crate::wide::wide_world;
-use tenon_domain::api::pod::PodShape;
 
 /// Worlds of `cargo test`: about 7 s.
 const WORLDS: u64 = 60;
-/// How many planned pods of these worlds find no place, with nominations and without. The planner isn't right yet:
-/// whoever mends it lowers the numbers. The goal is at most `max(1 pod, 1 %)` in each world, and none after another plan.
-const LEFT: [(Nominations, usize); 2] = [(Nominations::Made, 106), (Nominations::None, 142)];
+/// How many planned pods of these worlds find no place, with nominations and without, of about 2,300.
+const LEFT: [(Nominations, usize); 2] = [(Nominations::Made, 19), (Nominations::None, 63)];
+/// Worlds in which more than `max(1 pod, 1 %)` are left with nominations: for a higher priority, for others that keep
+/// them away, and for an affinity that began elsewhere.
+const BEYOND: [u64; 3] = [28, 53, 55];
 
 /// What a run over many worlds found.
 #[derive(Debug, Default)]
@@ -41,31 +49,20 @@ impl Tally {
 }
 
 #[test]
-fn no_more_planned_pods_find_no_place_than_is_known() {
+fn planned_pods_find_their_places_but_for_known_worlds() {
     for (nominations, known) in LEFT {
         let mut tally = Tally::default();
         (0..WORLDS).for_each(|number| tally.add(number, &replay(&wide_world(number), number, nominations)));
         assert!(tally.left <= known, "{nominations:?}: {tally:?}");
-    }
-}
-
-#[test]
-#[ignore = "the planner's plans can't be carried out in some of these worlds"]
-fn planned_pods_find_their_places() {
-    for nominations in [Nominations::Made, Nominations::None] {
-        for number in 0..WORLDS {
-            let replay = replay(&wide_world(number), number, nominations);
-            let left = (replay.left.len(), replay.left_twice.len());
-            assert!(
-                left.0 <= (replay.planned / 100).max(1) && left.1 == 0,
-                "world {number}, {nominations:?}: {:?}",
-                replay.left
-            );
+        assert_eq!(tally.left_twice, 0, "{nominations:?}: {tally:?}");
+        if nominations == Nominations::Made {
+            assert_eq!(tally.beyond, BEYOND, "{tally:?}");
         }
     }
 }
 
-/// `TENON_WORLDS=0..10000 cargo test --release ... -- --ignored --nocapture many_worlds`
+/// `TENON_WORLDS=0..10000 cargo test --release ... -- --ignored --nocapture many_worlds`; with `TENON_TELL=1` each pod
+/// that is left.
 #[test]
 #[ignore = "a measurement: it takes as long as the worlds that it is given"]
 #[expect(clippy::disallowed_methods, reason = "a person says which worlds to measure")]
@@ -81,39 +78,8 @@ fn many_worlds_are_measured() {
             let replayed = replay(&world, number, nominations);
             tallies.entry(nominations).or_default().add(number, &replayed);
             if !replayed.left.is_empty() && std::env::var("TENON_TELL").is_ok() {
-                println!("world {number} {nominations:?}: {:?}", replayed.left);
-                println!("  twice: {:?}", replayed.left_twice);
-                let mut told: Vec<*const PodShape> = Vec::new();
-                for pod in replayed.input.pods.iter().filter(|pod| replayed.left.contains_key(&pod.name.name))
-                {
-                    if !told.contains(&Arc::as_ptr(&pod.shape)) {
-                        told.push(Arc::as_ptr(&pod.shape));
-                        let one = &pod.shape;
-                        println!(
-                            "  {}: selects {:?} {:?}\n    spread {:?}\n    with {:?}\n    apart {:?}",
-                            pod.name,
-                            one.node_selector,
-                            one.required_node_affinity,
-                            one.topology_spread,
-                            one.required_pod_affinity,
-                            one.required_pod_anti_affinity,
-                        );
-                        for claim in replayed
-                            .plan
-                            .claims
-                            .iter()
-                            .filter(|claim| claim.pods.iter().any(|one| one.uid == pod.uid))
-                        {
-                            println!(
-                                "    on {} in {:?} {:?} {:?}",
-                                claim.name,
-                                claim.zones,
-                                claim.labels,
-                                claim.pods.len()
-                            );
-                        }
-                    }
-                }
+                println!("world {number} {nominations:?}");
+                tell(&replayed);
             }
             if nominations == Nominations::Made {
                 judged += 1;
@@ -132,4 +98,24 @@ fn many_worlds_are_measured() {
         "checkers of assignments and claims: {} of {judged} plans at fault: {at_fault:?}",
         at_fault.len()
     );
+}
+
+/// Says of each pod that is left why, and which pods have the nodes that such pods were planned for.
+fn tell(replayed: &Replay) {
+    let mut told: BTreeSet<&str> = BTreeSet::new();
+    for pod in replayed.input.pods.iter().filter(|pod| replayed.left.contains_key(&pod.name.name)) {
+        let again = if replayed.left_twice.contains_key(&pod.name.name) { " twice" } else { "" };
+        println!("  {}{again}: {}", pod.name, replayed.left[&pod.name.name]);
+        if told.insert(pod.name.name.split('-').next().unwrap_or_default()) {
+            println!("    {:?}", pod.shape);
+        }
+    }
+    let claims = replayed.plan.claims.iter();
+    let of_left = |name: &str| replayed.left.contains_key(name);
+    for claim in claims.filter(|claim| claim.pods.iter().any(|pod| of_left(&pod.name.name))) {
+        let here = replayed.places.iter().filter(|(_, node)| **node == *claim.name.as_str());
+        let came: Vec<&String> = here.map(|(pod, _)| pod).collect();
+        let planned: Vec<&String> = claim.pods.iter().map(|pod| &pod.name.name).collect();
+        println!("  {} in {:?}: planned {planned:?}, came {came:?}", claim.name, claim.zones);
+    }
 }

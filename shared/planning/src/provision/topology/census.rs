@@ -10,10 +10,11 @@ use tenon_domain::api::PodShape;
 use tenon_domain::api::pod::NodeInclusionPolicy;
 use tenon_domain::labels;
 use tenon_domain::requirement::Requirements;
-use tenon_domain::taint::tolerates_forbidding;
+use tenon_domain::taint::{Taint, tolerates_forbidding};
 
 use super::super::input::ProvisionInput;
 use super::super::needs::{Alternative, PodGroup};
+use super::super::shared::Shared;
 use super::super::ways::Ways;
 use super::deal::Pin;
 use super::neighbours::FirstOfItsKind;
@@ -49,9 +50,35 @@ type DealtPods = BTreeMap<(Arc<str>, usize), DealtTo>;
 struct NodeTally<'a> {
     labels: &'a BTreeMap<String, String>,
     offered: Requirements,
-    taints: &'a [tenon_domain::taint::Taint],
+    taints: &'a [Taint],
     name: &'a str,
     counts: BTreeMap<SelectorId, u32>,
+}
+
+/// A domain that new nodes of a kind open, whether or not pods that a rule counts run there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OpenedDomain {
+    /// The label.
+    pub(crate) key: Arc<str>,
+    /// Its value.
+    pub(crate) domain: Arc<str>,
+    /// What is known of the nodes' labels.
+    pub(crate) offered: Shared<Requirements>,
+    /// Their taints.
+    pub(crate) taints: Vec<Taint>,
+}
+
+impl OpenedDomain {
+    /// Whether a spread of a group counts the nodes.
+    pub(crate) fn counts_for(&self, rule: &PodRule, terms: SpreadTerms, group: &PodGroup<'_>) -> bool {
+        let admits = |one: &Alternative| {
+            one.asked.allows(&self.key, &self.domain) && one.asked.intersects(&self.offered).is_ok()
+        };
+        rule.key == self.key
+            && (terms.affinity == NodeInclusionPolicy::Ignore || group.counted.iter().any(admits))
+            && (terms.taints == NodeInclusionPolicy::Ignore
+                || tolerates_forbidding(&self.taints, group.tolerations).is_ok())
+    }
 }
 
 impl Resident {
@@ -65,6 +92,8 @@ impl Resident {
 #[derive(Clone)]
 pub(crate) struct Census<'a> {
     nodes: Vec<NodeTally<'a>>,
+    /// Domains that the plan's claims open.
+    opened: BTreeSet<OpenedDomain>,
     /// By key and selector, the pods on nodes.
     there: Counts,
     /// By key and selector, the pods that the plan has dealt, by domain and by what they ask of their node.
@@ -128,6 +157,7 @@ impl<'a> Census<'a> {
     ) -> Self {
         let mut census = Self {
             nodes: Vec::new(),
+            opened: BTreeSet::new(),
             there: BTreeMap::new(),
             dealt: BTreeMap::new(),
             keeping_out: BTreeMap::new(),
@@ -165,6 +195,11 @@ impl<'a> Census<'a> {
             }
         }
         census
+    }
+
+    /// These domains will be there.
+    pub(crate) fn open(&mut self, domains: BTreeSet<OpenedDomain>) {
+        self.opened.extend(domains);
     }
 
     /// The selectors of anti-affinity that keep pods out of domains of a key.
@@ -219,7 +254,7 @@ impl<'a> Census<'a> {
         for node in &self.nodes {
             let Some(domain) = node.labels.get(&*rule.key) else { continue };
             let fits = terms.affinity == NodeInclusionPolicy::Ignore
-                || group.alternatives.iter().any(|one| one.admits(node.name, &node.offered));
+                || group.counted.iter().any(|one| one.admits(node.name, &node.offered));
             let tolerated = terms.taints == NodeInclusionPolicy::Ignore
                 || tolerates_forbidding(node.taints, group.tolerations).is_ok();
             if fits && tolerated {
@@ -232,9 +267,12 @@ impl<'a> Census<'a> {
                 }
             }
         }
+        for one in self.opened.iter().filter(|one| one.counts_for(rule, terms, group)) {
+            counts.entry(Arc::clone(&one.domain)).or_insert(0);
+        }
         let meets = |to: &DealtTo| {
             let common = |other: &Alternative| {
-                group.alternatives.iter().any(|one| one.asked.intersects(&other.asked).is_ok())
+                group.counted.iter().any(|one| one.asked.intersects(&other.asked).is_ok())
             };
             terms.affinity == NodeInclusionPolicy::Ignore || to.asked.iter().any(common)
         };

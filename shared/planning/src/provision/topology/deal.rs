@@ -2,8 +2,8 @@
 //!
 //! Decides how many pods of a group go to which domain, so that every rule holds once all have their places. Pods
 //! that a rule counts are dealt too, though they have no rule themselves: otherwise nobody could say what it counts.
-//! It doesn't decide about single nodes (`neighbours`), nor whether a domain has room: what finds none is dealt again
-//! without that domain.
+//! Where no node with the label would take them, they need no domain. It doesn't decide about single nodes
+//! (`neighbours`), nor whether a domain has room: what finds none is dealt again without that domain.
 //!
 //! Groups that are the same to a key's rules are dealt as one, so that few of them are split.
 
@@ -25,6 +25,8 @@ pub(crate) struct DomainOffer {
     pub(crate) price: Option<f64>,
     /// How many pods have room on nodes that are there.
     pub(crate) room: u32,
+    /// The most pods: more found no room before.
+    pub(crate) most: u32,
 }
 
 /// A label's value that pods are dealt to.
@@ -92,17 +94,29 @@ struct ClusterKey {
     is: Vec<SelectorId>,
     /// All domains that the pods could have without their pins.
     domains: Vec<Arc<str>>,
+    /// The most pods of each domain that they could have.
+    most: Vec<u32>,
 }
 
-/// Deals the pods that wait. `offers` tells a group's domains of a key, under the pins that it has already.
+/// How many pods of each group wait.
+pub(crate) struct Waiting {
+    /// Those that are dealt now.
+    pub(crate) now: Vec<u32>,
+    /// Those, and those that are dealt later, whose rules ask already.
+    pub(crate) ever: Vec<u32>,
+}
+
+/// Deals the pods that wait. `offers` tells a group's domains of a key, under the pins that it has already, or `None`
+/// if no node with the label would take its pods; domains without any room are missing.
 pub(crate) fn deal<'a>(
     census: &mut Census<'_>,
     groups: &[PodGroup<'a>],
-    waiting: &[u32],
+    waiting: &Waiting,
     ways: &WaysTable,
-    mut offers: impl FnMut(&PodGroup<'a>, &Share, &Arc<str>) -> Vec<DomainOffer>,
+    mut offers: impl FnMut(&PodGroup<'a>, &Share, &Arc<str>) -> Option<Vec<DomainOffer>>,
 ) -> Deal {
-    let all = groups.iter().zip(waiting).enumerate().filter(|(_, (_, pods))| **pods > 0);
+    let all = groups.iter().zip(&waiting.now).enumerate().filter(|(_, (_, pods))| **pods > 0);
+    let waiting = waiting.ever.as_slice();
     let mut dealt = Deal {
         shares: all.map(|(group, (_, pods))| Share { group, pins: Vec::new(), pods: *pods }).collect(),
         undealt: Vec::new(),
@@ -121,17 +135,25 @@ pub(crate) fn deal<'a>(
                     group.rules_of(&key).next().is_some() || group.is.iter().any(|id| asked.contains(id))
                 })
             });
-        let mut clusters: BTreeMap<ClusterKey, Vec<(Share, Vec<DomainOffer>)>> = BTreeMap::new();
+        let mut clusters: BTreeMap<ClusterKey, ClusterMembers> = BTreeMap::new();
         for share in concerned {
             let Some(group) = groups.get(share.group) else { continue };
             let found = offers(group, &share, &key);
+            if found.is_none() && group.rules_of(&key).next().is_none() {
+                shares.push(share);
+                continue;
+            }
+            let found = found.unwrap_or_default();
             let everywhere = match share.pins.is_empty() {
                 true => found.clone(),
                 // A spread compares all domains that the pod itself could have.
-                false => offers(group, &Share { pins: Vec::new(), ..share.clone() }, &key),
+                false => {
+                    offers(group, &Share { pins: Vec::new(), ..share.clone() }, &key).unwrap_or_default()
+                }
             };
             let of = ways.pinned(&group.alternatives, &share.pins);
-            let cluster = cluster_of(group, &of, &key, &asked, &everywhere);
+            let most = found.iter().map(|offer| offer.most).collect();
+            let cluster = ClusterKey { most, ..cluster_of(group, &of, &key, &asked, &everywhere) };
             clusters.entry(cluster).or_default().push((share, found));
         }
         for (cluster, members) in clusters {
@@ -188,8 +210,12 @@ fn cluster_of(
         rules,
         is,
         domains: offers.iter().map(|offer| Arc::clone(&offer.domain)).collect(),
+        most: Vec::new(),
     }
 }
+
+/// The shares of a cluster, with the domains that each could have.
+type ClusterMembers = Vec<(Share, Vec<DomainOffer>)>;
 
 /// A cluster while it is dealt.
 struct Dealing<'d, 'c, 'a> {
@@ -204,7 +230,7 @@ struct Dealing<'d, 'c, 'a> {
 
 impl Dealing<'_, '_, '_> {
     /// Deals a cluster pod by pod, then splits as few of its shares as possible.
-    fn deal(&mut self, members: Vec<(Share, Vec<DomainOffer>)>, shares: &mut Vec<Share>, dealt: &mut Deal) {
+    fn deal(&mut self, members: ClusterMembers, shares: &mut Vec<Share>, dealt: &mut Deal) {
         let Some((first, offers)) = members.first() else { return };
         let Some(group) = self.groups.get(first.group) else { return };
         let pods: u32 = members.iter().map(|(share, _)| share.pods).fold(0, u32::saturating_add);
@@ -357,7 +383,9 @@ impl<'t> DealTable<'t> {
     /// counted there, by price.
     fn next(&self) -> Option<usize> {
         let permitted = |domain: &usize| {
-            !self.kept_out.get(*domain).copied().unwrap_or(true)
+            let most = self.offers.get(*domain).map_or(0, |offer| offer.most);
+            self.given.get(*domain).is_some_and(|given| *given < most)
+                && !self.kept_out.get(*domain).copied().unwrap_or(true)
                 && self.rules.iter().all(|rule| rule.permits(*domain))
         };
         (0..self.offers.len())
