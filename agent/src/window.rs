@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_one_report() {
+    fn c080_a_burst_is_one_report() {
         let mut window = ChangeWindow::of_arrivals();
         assert_eq!(window.due(), None);
         window.observe_change(at(0));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restless_cluster_is_reported_after_ten_seconds() {
+    fn c080_a_restless_cluster_is_reported_after_ten_seconds() {
         let mut window = ChangeWindow::of_arrivals();
         for second in 0..30 {
             window.observe_change(at(second * 500));

@@ -102,7 +102,7 @@ fn an_overdrawn_node_takes_nothing() {
 }
 
 #[test]
-fn a_tainted_node_with_room_takes_only_pods_that_tolerate_it() {
+fn c086_a_tainted_node_with_room_takes_only_pods_that_tolerate_it() {
     let taint = |effect| Taint { value: "batch".to_owned(), ..Taint::new("dedicated", effect) };
     let check = |kind, effect, tolerations: &[Toleration], placed: &[&str]| {
         let mut asking = shape(&[("cpu", "1")]);

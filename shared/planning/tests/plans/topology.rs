@@ -16,7 +16,9 @@ use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, Storag
 use tenon_domain::labels;
 use tenon_domain::registry::{PlanPolicies, PreferencePolicy};
 use tenon_domain::requirement::Requirement;
-use tenon_planning::provision::{ExistingNode, NodeKind, ProvisionInput, ProvisionPlan, Storage, plan};
+use tenon_planning::provision::{
+    ExistingNode, NodeKind, ProvisionInput, ProvisionPlan, Storage, Unschedulable, plan,
+};
 
 /// Pods of an app.
 pub(crate) fn app(name: &str, cpu: &str) -> PodShape {
@@ -105,20 +107,30 @@ fn a_spread_over_nodes_puts_as_many_on_each_as_its_skew() {
 }
 
 #[test]
-fn min_domains_need_as_many_zones() {
-    let mut web = app("web", "1");
-    web.topology_spread =
-        vec![TopologySpreadConstraint { min_domains: Some(4), ..spread(labels::ZONE, "web", 1) }];
-    let (plan, report) = plan(&input(pods("web", 6, web), vec![default_pool()]));
-    // With fewer zones than that the least is taken to be none.
-    assert_eq!(plan.claims.iter().map(|claim| claim.pods.len()).sum::<usize>(), 3);
-    assert_eq!(report.unschedulable.len(), 3);
-    let message = report.unschedulable[0].message();
+fn c094_with_fewer_domains_than_min_domains_the_least_is_none() {
+    let check = |least: u32, zones: &[&str], count: usize, expected: &[usize]| {
+        let mut web = app("web", "1");
+        let rule = TopologySpreadConstraint { min_domains: Some(least), ..spread(labels::ZONE, "web", 1) };
+        web.topology_spread = vec![rule];
+        let mut offering = default_pool();
+        let some = Requirement::one_of(labels::ZONE, zones.iter().copied());
+        offering.pool.template.requirements.add(some);
+        let (plan, report) = plan(&input(pods("web", count, web), vec![offering]));
+        assert_eq!(by_zone(&plan), expected);
+        assert_eq!(report.unschedulable.len(), count - expected.iter().sum::<usize>());
+        report.unschedulable.first().map(Unschedulable::message)
+    };
+    let message = check(3, &ZONES[..2], 3, &[1, 1]);
     assert_eq!(
-        message,
-        "its topology spread with `maxSkew` 1 leaves no value of `topology.kubernetes.io/zone` for the pod: let a \
-         NodePool offer another one, or relax the rule"
+        message.as_deref(),
+        Some(
+            "its topology spread with `maxSkew` 1 leaves no value of `topology.kubernetes.io/zone` for the pod: let a \
+             NodePool offer another one, or relax the rule"
+        )
     );
+    check(4, &ZONES, 6, &[1, 1, 1]);
+    check(3, &ZONES, 11, &[3, 4, 4]);
+    check(2, &ZONES, 11, &[3, 4, 4]);
 }
 
 #[test]
@@ -143,7 +155,7 @@ fn pods_that_exclude_each_other_get_a_node_each() {
 }
 
 #[test]
-fn pods_that_exclude_each_other_by_zone_get_a_zone_each_and_the_rest_is_told() {
+fn c098_pods_that_exclude_each_other_by_zone_get_a_zone_each_and_the_rest_is_told() {
     let mut db = app("db", "1");
     db.required_pod_anti_affinity = vec![term(labels::ZONE, "db")];
     let world = input(pods("db", 4, db), vec![default_pool()]);
@@ -155,7 +167,7 @@ fn pods_that_exclude_each_other_by_zone_get_a_zone_each_and_the_rest_is_told() {
 }
 
 #[test]
-fn the_anti_affinity_of_pods_that_run_keeps_others_away() {
+fn c098_the_anti_affinity_of_pods_that_run_keeps_others_away() {
     let mut lonely = app("lonely", "100m");
     lonely.required_pod_anti_affinity = vec![term(labels::HOSTNAME, "web")];
     let mut taken = in_zone("taken", ZONES[0], "3");
@@ -172,7 +184,7 @@ fn the_anti_affinity_of_pods_that_run_keeps_others_away() {
 }
 
 #[test]
-fn pods_that_need_each_other_share_a_zone() {
+fn c097_pods_that_need_each_other_share_a_zone() {
     let mut web = app("web", "1");
     web.required_pod_affinity = vec![term(labels::ZONE, "web")];
     let plan = all_placed(&input(pods("web", 12, web), vec![default_pool()]));
@@ -180,14 +192,20 @@ fn pods_that_need_each_other_share_a_zone() {
 }
 
 #[test]
-fn pods_that_need_each_other_share_a_node_as_far_as_it_has_room() {
+fn c097_pods_that_need_each_other_share_a_node_as_far_as_it_has_room() {
     let mut web = app("web", "1");
     web.required_pod_affinity = vec![term(labels::HOSTNAME, "web")];
-    let plan = all_placed(&input(pods("web", 5, web.clone()), vec![default_pool()]));
-    assert_eq!(plan.claims.len(), 1);
+    assert_eq!(all_placed(&input(pods("web", 5, web.clone()), vec![default_pool()])).claims.len(), 1);
     // Of the six types none has room for more than five pods.
-    let (plan, report) = tenon_planning::provision::plan(&input(pods("web", 8, web), vec![default_pool()]));
-    assert_eq!((plan.claims.len(), report.unschedulable.len()), (1, 3));
+    let mut world = input(pods("web", 10, web.clone()), vec![default_pool()]);
+    let (made, report) = plan(&world);
+    assert_eq!((made.claims.len(), report.unschedulable.len()), (1, 5));
+    let mut full = in_zone("full", ZONES[0], "5");
+    (0..5).for_each(|_| full.occupancy.add(&Arc::new(web.clone())));
+    world.nodes.push(full);
+    world.pods.truncate(5);
+    let (made, report) = plan(&world);
+    assert_eq!((made.claims.len(), report.unschedulable.len()), (0, 5));
 }
 
 #[test]
@@ -356,17 +374,6 @@ fn custom_labels_of_a_pool_are_domains() {
         there.map(|claim| claim.pods.len()).sum::<usize>()
     };
     assert_eq!((of("r1"), of("r2")), (3, 3));
-}
-
-#[test]
-fn the_pod_with_the_highest_priority_gets_the_last_room() {
-    let mut limited = default_pool();
-    limited.pool.limits = list(&[("nodes", "1")]);
-    let urgent = PodShape { priority: 1000, ..app("urgent", "3500m") };
-    let all = pods("web", 1, app("web", "3600m")).into_iter().chain(pods("urgent", 1, urgent));
-    let (plan, report) = plan(&input(all.collect(), vec![limited]));
-    assert_eq!(plan.claims[0].pods[0].name.name, "urgent-0000");
-    assert_eq!(report.unschedulable.len(), 1);
 }
 
 /// A world whose pods have a volume of their own in a zone each.
