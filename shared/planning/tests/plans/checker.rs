@@ -11,7 +11,7 @@ use tenon_domain::api::pod::{
     WhenUnsatisfiable,
 };
 use tenon_domain::labels;
-use tenon_domain::requirement::Operator;
+use tenon_domain::requirement::{Operator, Requirement};
 use tenon_domain::resources::ResourceName;
 use tenon_domain::taint::{Taint, TaintEffect};
 use tenon_planning::provision::{ProvisionInput, ProvisionPlan};
@@ -71,16 +71,21 @@ fn counts(input: &ProvisionInput, term: &PodAffinityTerm, owner: &PodShape, othe
         && mismatch
 }
 
-/// Whether a place counts for a spread: with `nodeAffinityPolicy` Honor, one that the pod's node selector matches, and
-/// with `nodeTaintsPolicy` Honor, one whose taints it tolerates. (Required node affinity isn't drawn together with
-/// rules.)
+/// Whether a place counts for a spread: with `nodeAffinityPolicy` Honor, one that the pod's node selector and required
+/// node affinity match, and with `nodeTaintsPolicy` Honor, one whose taints it tolerates.
 fn eligible(pod: &PodShape, rule: &TopologySpreadConstraint, place: &Place<'_>) -> bool {
     let selected = || pod.node_selector.iter().all(|(key, value)| place.values(key).contains(value));
+    let terms = &pod.required_node_affinity;
+    let meets = |one: &Requirement| {
+        let values = place.values(one.key());
+        if values.is_empty() { one.accepts_absence() } else { values.iter().any(|value| one.has(value)) }
+    };
+    let admitted = || terms.is_empty() || terms.iter().any(|term| term.match_expressions.iter().all(meets));
     let keeps_out = |taint: &Taint| {
         taint.effect != TaintEffect::PreferNoSchedule
             && !pod.tolerations.iter().any(|one| one.tolerates(taint))
     };
-    (rule.node_affinity_policy == NodeInclusionPolicy::Ignore || selected())
+    (rule.node_affinity_policy == NodeInclusionPolicy::Ignore || (selected() && admitted()))
         && (rule.node_taints_policy == NodeInclusionPolicy::Ignore || !place.taints.iter().any(keeps_out))
 }
 
