@@ -53,6 +53,14 @@ pub(crate) struct Rest<'a> {
     from: Option<i32>,
 }
 
+/// A required spread of a group.
+pub(crate) struct GroupSpread<'g, 'a> {
+    index: usize,
+    pub(crate) group: &'g PodGroup<'a>,
+    pub(crate) rule: &'g PodRule,
+    pub(crate) terms: SpreadTerms,
+}
+
 /// How many pods have no place, by priority, the highest first.
 pub(crate) type Unplaced = BTreeMap<Reverse<i32>, usize>;
 
@@ -102,15 +110,21 @@ impl<'a> Rest<'a> {
     }
 
     /// The required spreads of all pods over domains of several nodes.
-    pub(crate) fn spreads(&self) -> impl Iterator<Item = (&PodGroup<'a>, &PodRule, SpreadTerms)> {
-        self.groups.iter().flat_map(|group| {
+    pub(crate) fn spreads(&self) -> impl Iterator<Item = GroupSpread<'_, 'a>> {
+        self.groups.iter().enumerate().flat_map(|(index, group)| {
             group.rules.iter().filter_map(move |rule| match (rule.kind, rule.force) {
                 (RuleKind::Spread(terms), Force::Required) if !is_of_nodes(&rule.key) => {
-                    Some((group, rule, terms))
+                    Some(GroupSpread { index, group, rule, terms })
                 }
                 (RuleKind::Spread(_) | RuleKind::Apart | RuleKind::With, _) => None,
             })
         })
+    }
+
+    /// Whether pods of a spread found no more room in a domain.
+    pub(crate) fn is_full(&self, spread: &GroupSpread<'_, 'a>, domain: &str) -> bool {
+        let pin = Pin { key: Arc::clone(&spread.rule.key), value: domain.into() };
+        self.closed.contains_key(&(spread.index, spread.group.given_up, vec![pin]))
     }
 
     /// Whether pods are to be tried later.

@@ -28,14 +28,14 @@ use super::pool::Pool;
 use super::probe;
 use super::report::PlanCompletion;
 use super::reserved::{Again, ReservedRoom};
-use super::rest::{Rest, Settled, Unplaced};
+use super::rest::{GroupSpread, Rest, Settled, Unplaced};
 use super::steps::Steps;
 use super::top_up::{OpenClaim, PackedDraft};
 use super::topology::census::{Census, OpenedDomain};
 use super::{InputMeasures, compiled, count};
 
 /// How often a plan begins again.
-const RESTARTS: u32 = 4;
+const RESTARTS: u32 = 8;
 
 /// Whether a plan may begin again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,21 +129,22 @@ impl<'a> PlanAttempt<'_, 'a> {
         }
     }
 
-    /// Domains that claims open and that a spread counts, though its pods can't go there: nobody has counted them, as
-    /// no node was there before. kube-scheduler places no pod of the spread elsewhere once such a domain is too far
+    /// Domains that claims open and that a spread counts, though its pods can't go there or found no room: nobody has
+    /// counted them, as no node was there before. kube-scheduler places no pod of the spread elsewhere once such a domain is too far
     /// behind.
     fn unforeseen(&mut self) -> BTreeSet<OpenedDomain> {
         let Self { pools, state, rest, .. } = self;
-        let keys: BTreeSet<&Arc<str>> = rest.spreads().map(|(_, rule, _)| &rule.key).collect();
+        let keys: BTreeSet<&Arc<str>> = rest.spreads().map(|one| &one.rule.key).collect();
         let domains_of = |key: &Arc<str>| state.claims.iter().flat_map(|claim| domains(claim, key)).collect();
         let by_key: BTreeMap<&Arc<str>, BTreeSet<&str>> =
             keys.into_iter().map(|key| (key, domains_of(key))).collect();
         let mut found = BTreeSet::new();
-        for (group, rule, terms) in rest.spreads() {
+        for spread in rest.spreads() {
+            let GroupSpread { group, rule, terms, .. } = spread;
             let mut new = by_key.get(&rule.key).cloned().unwrap_or_default();
             for pool in pools.iter_mut().filter(|pool| pool.is_ready()) {
                 let offered = pool.domains(group, &rule.key);
-                new.retain(|domain| !offered.contains_key(*domain));
+                new.retain(|domain| !offered.contains_key(*domain) || rest.is_full(&spread, domain));
             }
             if new.is_empty() {
                 continue;

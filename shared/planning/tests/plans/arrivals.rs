@@ -93,6 +93,19 @@ fn a_zone_that_only_other_pods_nodes_open_counts_for_a_spread() {
 }
 
 #[test]
+fn a_zone_without_more_room_counts_for_a_spread_if_others_have_a_node_there() {
+    let mut narrow = limited("nodes", "1");
+    narrow.pool.template.requirements.add(Requirement::one_of(labels::ZONE, [ZONES[2]]));
+    let mut plain = pool("plain", six());
+    plain.pool.template.requirements.add(Requirement::one_of(labels::ZONE, [ZONES[0], ZONES[1]]));
+    let far = selecting(app("far", "15"), labels::ZONE, ZONES[2]);
+    let mut web = app("web", "2");
+    web.topology_spread = vec![spread(labels::ZONE, "web", 1)];
+    let made = valid(&input(two(pods("far", 1, far), pods("web", 9, web)), vec![narrow, plain]));
+    assert_eq!((placed(&made, "far"), placed(&made, "web")), (1, 2));
+}
+
+#[test]
 fn a_spread_counts_zones_that_a_pod_only_prefers_not_to_be_in() {
     let preferred = NodeSelectorTerm {
         match_expressions: vec![Requirement::one_of(labels::ZONE, [ZONES[2]])],
