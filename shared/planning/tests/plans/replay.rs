@@ -37,8 +37,11 @@ pub(crate) struct Replay {
     pub(crate) left: BTreeMap<String, String>,
     /// The node of each pod that has one.
     pub(crate) places: BTreeMap<String, String>,
-    /// Those among them that the next plan had a place for, too, and that didn't get that one either.
+    /// Those among them that wait after another plan, too, with its refusals among them: pods that took places which
+    /// weren't theirs may have used up a limit, or keep others away.
     pub(crate) left_twice: BTreeMap<String, String>,
+    /// Those that the other plan had a place for as well.
+    pub(crate) promised_twice: BTreeSet<String>,
     /// The input of the plan: what was left after kube-scheduler had used the Nodes that are ready.
     pub(crate) input: ProvisionInput,
     /// The plan.
@@ -51,17 +54,16 @@ pub(crate) fn replay(world: &ProvisionInput, seed: u64, nominations: Nominations
     let (plan, _) = plan(&input);
     let first = Run::of(&input, &plan, seed, nominations);
     let left = first.left(&plan);
-    let left_twice = if left.is_empty() {
-        BTreeMap::new()
-    } else {
+    let (mut left_twice, mut promised_twice) = (BTreeMap::new(), BTreeSet::new());
+    if !left.is_empty() {
         let again = first.input_after(&input);
         let (more, _) = tenon_planning::provision::plan(&again);
         let second = Run::of(&again, &more, seed ^ 1, nominations);
-        let promised = planned(&more);
-        let again = left.keys().filter(|pod| promised.contains_key(*pod));
-        again.filter_map(|pod| Some((pod.clone(), second.waiting(pod)?))).collect()
-    };
-    Replay { planned: planned(&plan).len(), left, places: first.places(), left_twice, input, plan }
+        left_twice = left.keys().filter_map(|pod| Some((pod.clone(), second.waiting(pod)?))).collect();
+        promised_twice = planned(&more).into_keys().filter(|pod| left_twice.contains_key(pod)).collect();
+    }
+    let (planned, places) = (planned(&plan).len(), first.places());
+    Replay { planned, left, places, left_twice, promised_twice, input, plan }
 }
 
 /// The world when kube-scheduler has used the Nodes that are ready.
