@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::id::{NodePoolName, Uid};
 
 use crate::provision::{
-    Dimensions, PodGroup, Pool, ProvisionInput, ProvisionPlan, Ways, census, groups, in_order, measures,
+    Dimensions, PodGroup, Pool, ProvisionInput, ProvisionPlan, Ways, census, Scope, groups, in_order, measures,
 };
 
 /// A programme with more variables than this is not solved: it would take longer than the plan is worth.
@@ -57,9 +57,9 @@ struct PodKind<'g> {
 /// The programme for the pods on the plan's claims; `None` if it is too large.
 #[must_use]
 pub fn programme(input: &ProvisionInput, plan: &ProvisionPlan) -> Option<Programme> {
-    let measures = measures(input);
-    let selectors = census::selectors(input);
-    let (groups, _) = groups(input, &measures, &selectors, &[]);
+    let (scope, measures) = (Scope::of(input), measures(input, &input.pods));
+    let selectors = census::selectors(input, &scope);
+    let (groups, _) = groups(input, &scope, &measures, (&selectors, &[]));
     let kinds = kinds(&groups, plan);
     let scale = scale(&measures.dimensions, &kinds);
     let mut columns = Vec::new();

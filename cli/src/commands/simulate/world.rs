@@ -64,7 +64,7 @@ pub(super) fn input(
         pods,
         nodes,
         pools,
-        daemon_sets: manifests.daemon_sets,
+        daemon_sets: manifests.daemon_sets.iter().map(|set| set.as_it_runs(&manifests.pods)).collect(),
         storage: Storage {
             volumes: manifests.persistent_volumes,
             claims: manifests.persistent_volume_claims,

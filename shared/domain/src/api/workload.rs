@@ -1,11 +1,13 @@
 //! Controllers of pods, and PodDisruptionBudgets.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
 
 use crate::api::meta::ObjectMeta;
-use crate::api::pod::{LabelSelector, PodShape};
+use crate::api::pod::{LabelSelector, Pod, PodShape};
+use crate::resources::ResourceList;
 
 /// A controller that makes pods from a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +45,35 @@ pub struct DaemonSet {
     pub meta: ObjectMeta,
     /// The needs of its pods.
     pub template: Arc<PodShape>,
+}
+
+impl DaemonSet {
+    /// The same, with at least the requests that most of its pods really have: a LimitRange or an autoscaler raises them
+    /// above the template's. While a new template rolls out, the higher of both counts.
+    #[must_use]
+    pub fn as_it_runs<'p>(&self, pods: impl IntoIterator<Item = &'p Pod>) -> Self {
+        let uid = self.meta.uid.as_ref();
+        let is_own = |shape: &PodShape| {
+            let owner = shape.owner.as_ref().filter(|_| shape.is_of_daemon_set());
+            owner.is_some_and(|owner| match uid {
+                Some(uid) if !owner.uid.is_empty() => owner.uid == uid.as_str(),
+                Some(_) | None => owner.name == self.meta.name && shape.namespace == self.meta.namespace,
+            })
+        };
+        let mut counts: BTreeMap<&ResourceList, usize> = BTreeMap::new();
+        for pod in pods.into_iter().filter(|pod| is_own(&pod.shape)) {
+            *counts.entry(&pod.shape.requests).or_default() += 1;
+        }
+        let mut requests = self.template.requests.clone();
+        if let Some((most, _)) = counts.into_iter().max_by_key(|(_, count)| *count) {
+            requests.raise(most);
+        }
+        if requests == self.template.requests {
+            return self.clone();
+        }
+        let template = Arc::new(PodShape { requests, ..PodShape::clone(&self.template) });
+        Self { meta: self.meta.clone(), template }
+    }
 }
 
 /// A PodDisruptionBudget, `policy/v1`.

@@ -20,9 +20,9 @@ use super::output::{
 };
 
 /// The state of one plan.
-pub(crate) struct AdvanceContext<'a> {
+pub(crate) struct AdvanceContext<'a, 'w> {
     /// The room that is left.
-    pub(crate) world: &'a mut SpareCapacity,
+    pub(crate) world: &'a mut SpareCapacity<'w>,
     /// The decisions.
     pub(crate) plan: &'a mut DisruptionPlan,
     /// The refusals.
@@ -30,7 +30,7 @@ pub(crate) struct AdvanceContext<'a> {
 }
 
 /// Adds the steps of all active commands, and their next looks.
-pub(crate) fn advances(input: &DisruptionInput, look: &mut AdvanceContext<'_>) {
+pub(crate) fn advances(input: &DisruptionInput, look: &mut AdvanceContext<'_, '_>) {
     let mut commands: Vec<&Command> = input.commands.iter().filter(|command| command.is_active()).collect();
     commands.sort_by(|a, b| a.id.cmp(&b.id));
     for command in commands {
@@ -57,7 +57,7 @@ fn replacing(
     command: &Command,
     attempts: u32,
     not_before: Timestamp,
-    look: &mut AdvanceContext<'_>,
+    look: &mut AdvanceContext<'_, '_>,
 ) -> Option<CommandStep> {
     let held = |view: &&ClaimView| matches!(&view.claim.state, ClaimState::Disrupting { command: by, .. } if *by == command.id);
     let mut candidates: Vec<&ClaimView> = views(input, &command.candidates).filter(held).collect();
@@ -89,7 +89,7 @@ fn replacing(
     }
     let homeless: Vec<Pod> = pods.into_iter().filter(|pod| !input.counted.contains(&pod.uid)).collect();
     let nodes: BTreeSet<&str> = candidates.iter().filter_map(|view| node_name(view)).collect();
-    let (found, refused) = look.world.plan(&command.id, &nodes, homeless.clone());
+    let (found, refused) = look.world.plan(&command.id, &nodes, &homeless);
     let not_before = input.now.checked_add(back_off(attempts)).unwrap_or(Timestamp::MAX);
     if !refused.unschedulable.is_empty() {
         look_again(look.plan, found.wake_at.map_or(not_before, |at| at.min(not_before)));

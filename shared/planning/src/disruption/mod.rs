@@ -173,7 +173,7 @@ fn consider(
     input: &DisruptionInput,
     candidate: &Candidate<'_>,
     budgets: &mut BTreeMap<NodePoolName, Allowance>,
-    world: &mut SpareCapacity,
+    world: &mut SpareCapacity<'_>,
 ) -> Result<NewCommand, NotDisrupted> {
     let name = &candidate.view.claim.pool;
     let pool = input.pools.iter().find(|pool| pool.name == *name);
@@ -208,7 +208,7 @@ fn consider(
         again: None,
     })?;
     let going = BTreeSet::from([candidate.node.name.as_str()]);
-    let (replacement, refused) = world.plan(&id, &going, candidate.pods.clone());
+    let (replacement, refused) = world.plan(&id, &going, &candidate.pods);
     if !refused.unschedulable.is_empty() {
         let reason = RefusalReason::Unschedulable { pods: refused.unschedulable };
         return Err(NotDisrupted { reason, again: replacement.wake_at });

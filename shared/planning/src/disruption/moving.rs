@@ -2,30 +2,32 @@
 //!
 //! Decides nothing; it keeps the plans of one pass from using the same room twice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use tenon_domain::api::Pod;
 use tenon_domain::claim::ClaimPhase;
-use tenon_domain::id::{CommandId, Uid};
-use tenon_domain::quantity::Quantity;
-use tenon_domain::resources::{ResourceList, ResourceName};
+use tenon_domain::id::CommandId;
 
 use super::blocked::reschedulable;
 use super::input::{ClaimView, DisruptionInput};
-use crate::provision::{self, Purpose};
+use crate::provision::{ProvisionPlan, ProvisionReport, Purpose, Trials};
 
 /// The room that is left while commands are planned.
-pub(crate) struct SpareCapacity(provision::ProvisionInput);
+pub(crate) struct SpareCapacity<'a>(Trials<'a>);
 
-impl SpareCapacity {
+impl<'a> SpareCapacity<'a> {
     /// The world without leaving and drifted nodes, and without the room for pending pods and pods of leaving nodes.
     /// A drifted node is no target: its pods would have to move again.
-    pub(crate) fn new(input: &DisruptionInput) -> Self {
+    pub(crate) fn new(input: &'a DisruptionInput) -> Self {
         let going = |view: &&ClaimView| is_going(view.claim.phase());
         let leaving = |view: &&ClaimView| going(view) || view.claim.drift.is_some();
         let left: BTreeSet<&str> = input.claims.iter().filter(leaving).filter_map(node_name).collect();
-        let mut world = input.world.clone();
-        world.nodes.retain(|node| !left.contains(node.name.as_str()));
+        let bound = input.claims.iter().filter_map(|view| view.node.as_ref()).flat_map(|node| &node.pods);
+        let mut trials = Trials::new(
+            &input.world,
+            |node| !left.contains(node.name.as_str()),
+            input.world.pods.iter().chain(bound),
+        );
         let moving = input
             .claims
             .iter()
@@ -33,68 +35,25 @@ impl SpareCapacity {
             .filter_map(|view| view.node.as_ref())
             .flat_map(reschedulable)
             .filter(|pod| !input.counted.contains(&pod.uid));
-        let promised: Vec<Pod> = world.pods.iter().cloned().chain(moving).collect();
-        world.pods = Vec::new();
-        let mut world = Self(world);
-        let placing = provision::ProvisionInput { pods: promised, pools: Vec::new(), ..world.0.clone() };
-        let (plan, _) = provision::plan(&placing);
-        world.take(&plan, &placing.pods);
-        world
+        let promised: Vec<Pod> = input.world.pods.iter().cloned().chain(moving).collect();
+        let placed = trials.place(&promised);
+        trials.take(&BTreeSet::new(), &placed, &promised);
+        Self(trials)
     }
 
-    /// Where the candidate's pods would run without it. It takes no room yet.
+    /// Where the candidates' pods would run without them. It takes no room yet.
     pub(crate) fn plan(
-        &self,
+        &mut self,
         command: &CommandId,
         candidates: &BTreeSet<&str>,
-        pods: Vec<Pod>,
-    ) -> (provision::ProvisionPlan, provision::ProvisionReport) {
-        let mut input = provision::ProvisionInput {
-            pods,
-            purpose: Purpose::Replacement(command.clone()),
-            ..self.0.clone()
-        };
-        input.nodes.retain(|node| !candidates.contains(node.name.as_str()));
-        provision::plan(&input)
+        pods: &[Pod],
+    ) -> (ProvisionPlan, ProvisionReport) {
+        self.0.plan(&Purpose::Replacement(command.clone()), candidates, pods)
     }
 
     /// Takes a plan's room: on nodes, of pools' limits, and the names of its claims; and the candidates' nodes away.
-    pub(crate) fn commit(
-        &mut self,
-        candidates: &BTreeSet<&str>,
-        plan: &provision::ProvisionPlan,
-        pods: &[Pod],
-    ) {
-        self.0.nodes.retain(|node| !candidates.contains(node.name.as_str()));
-        self.take(plan, pods);
-    }
-
-    fn take(&mut self, plan: &provision::ProvisionPlan, pods: &[Pod]) {
-        let by_uid: BTreeMap<&Uid, &Pod> = pods.iter().map(|pod| (&pod.uid, pod)).collect();
-        let mut taken: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
-        for placement in &plan.placements {
-            let pod = by_uid.get(&placement.pod.uid).copied();
-            taken.entry(placement.node.as_str()).or_default().extend(pod);
-        }
-        for node in &mut self.0.nodes {
-            node.occupancy.extend(taken.get(node.name.as_str()).into_iter().flatten().copied());
-        }
-        for claim in &plan.claims {
-            self.0.taken_names.insert(claim.name.clone());
-            for pool in self.0.pools.iter_mut() {
-                pool.nodes_left = pool.nodes_left.map(|left| left.saturating_sub(1));
-                if pool.pool.name == claim.pool {
-                    let one = ResourceList::new().with(ResourceName::NODES, Quantity::from_integer(1));
-                    // A pool with limits charges every type of a claim at most what the first type charges.
-                    let largest = pool
-                        .types
-                        .iter()
-                        .filter(|option| claim.instance_types.contains(&option.facts.name))
-                        .fold(ResourceList::new(), |most, option| most.max(&option.capacity));
-                    pool.usage.add(&largest.plus(&one));
-                }
-            }
-        }
+    pub(crate) fn commit(&mut self, candidates: &BTreeSet<&str>, plan: &ProvisionPlan, pods: &[Pod]) {
+        self.0.take(candidates, plan, pods);
     }
 }
 

@@ -12,12 +12,13 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::tolerates_forbidding;
 
 use super::dense::{DenseAmounts, Dimensions, take_times, times_fit};
-use super::input::{ExistingNode, NodeKind, ProvisionInput, Purpose};
+use super::input::{ExistingNode, NodeKind, Purpose};
 use super::needs::{Daemon, PodGroup, counted, ports_conflict};
 use super::output::Placement;
 use super::pool::taken_from;
 use super::steps::Steps;
 use super::topology::census::{Census, Resident};
+use super::{InputMeasures, Scope};
 use super::topology::neighbours::{BindingRules, FirstOfItsKind, NodeNeighbours, NodeRules};
 
 /// A node's room while the plan is made.
@@ -37,17 +38,18 @@ pub(crate) struct Rooms<'a> {
 }
 
 impl<'a> Rooms<'a> {
-    /// The nodes' room; `residents` are the pods of each node of the input.
+    /// The nodes' room; `residents` are the pods of each node of the scope.
     pub(crate) fn of(
-        input: &'a ProvisionInput,
-        daemons: &[Daemon<'_>],
-        dimensions: &Dimensions,
+        scope: &Scope<'a>,
+        measures: &InputMeasures<'_>,
         residents: &[Vec<Resident>],
     ) -> Self {
-        let mut nodes: Vec<(&ExistingNode, &Vec<Resident>)> = input.nodes.iter().zip(residents).collect();
-        nodes.retain(|(node, _)| is_usable(node, &input.purpose));
+        let InputMeasures { daemons, dimensions, .. } = measures;
+        let mut nodes: Vec<(&ExistingNode, &Vec<Resident>)> =
+            scope.nodes.iter().copied().zip(residents).collect();
+        nodes.retain(|(node, _)| is_usable(node, scope.purpose));
         nodes.sort_by(|(a, _), (b, _)| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
-        let asked: BTreeSet<&ResourceName> = input
+        let asked: BTreeSet<&ResourceName> = scope
             .pods
             .iter()
             .flat_map(|pod| pod.shape.requests.iter())

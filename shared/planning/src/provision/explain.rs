@@ -26,7 +26,7 @@ use super::needs::{self, Alternative, PodGroup, ports_conflict};
 use super::pool::{Limit, Pool, Type, taken_from};
 use super::report::Reason;
 use super::topology::census;
-use super::{compiled, measures};
+use super::{Scope, compiled, measures};
 
 /// What each pool has for a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,10 +186,10 @@ impl fmt::Display for ExclusionCause {
 #[must_use]
 pub fn explain(input: &ProvisionInput, pod: &Pod) -> PodExplanation {
     let alone = alone(input, pod);
-    let measures = measures(&alone);
-    let selectors = census::selectors(&alone);
-    let residents = census::residents(&alone, &selectors);
-    let (groups, refused) = needs::groups(&alone, &measures, &selectors, &residents);
+    let (scope, measures) = (Scope::of(&alone), measures(&alone, &alone.pods));
+    let selectors = census::selectors(&alone, &scope);
+    let residents = census::residents(&alone, &scope, &selectors);
+    let (groups, refused) = needs::groups(&alone, &scope, &measures, (&selectors, &residents));
     let pools = compiled(&alone, &measures);
     PodExplanation {
         refused: refused.first().map(|one| one.reason().clone()),

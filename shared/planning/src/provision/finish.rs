@@ -13,6 +13,7 @@ use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::ResourceList;
 
+use super::Scope;
 use super::dense::within;
 use super::draft::Draft;
 use super::input::{PoolInput, ProvisionInput, Purpose};
@@ -249,9 +250,13 @@ pub(crate) fn node_labels(
 }
 
 /// Sorts the claims and names them by their content, independent of the input's order.
-pub(crate) fn name(input: &ProvisionInput, mut claims: Vec<PlannedClaim>) -> Vec<PlannedClaim> {
+pub(crate) fn name(
+    input: &ProvisionInput,
+    scope: &Scope<'_>,
+    mut claims: Vec<PlannedClaim>,
+) -> Vec<PlannedClaim> {
     claims.sort_by(|a, b| (&a.pool, &a.pods).cmp(&(&b.pool, &b.pods)));
-    let purpose = match &input.purpose {
+    let purpose = match scope.purpose {
         Purpose::PendingPods => "",
         Purpose::Replacement(command) => command.as_str(),
     };
@@ -260,7 +265,7 @@ pub(crate) fn name(input: &ProvisionInput, mut claims: Vec<PlannedClaim>) -> Vec
     let pods: Vec<String> = claims.iter().flat_map(|claim| &claim.pods).flat_map(of_pod).collect();
     let head = [input.cluster.as_str(), &now, purpose];
     let digest = Digest::of_texts(head.into_iter().chain(pods.iter().map(String::as_str))).hex();
-    let mut taken = input.taken_names.clone();
+    let mut taken = scope.taken_names.clone();
     for (index, claim) in claims.iter_mut().enumerate() {
         let index = index.to_string();
         let prefix = prefix(claim.pool.as_str());

@@ -39,6 +39,7 @@ mod shared;
 mod steps;
 mod top_up;
 mod topology;
+mod trials;
 mod volumes;
 mod ways;
 
@@ -46,7 +47,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use tenon_domain::api::Pod;
 use tenon_domain::evidence::Waiting;
+use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
 use tenon_domain::registry::MinValuesPolicy;
 
@@ -62,6 +65,7 @@ pub use output::{AskReason, Placement, PlannedClaim, ProvisionPlan, UsableOfferi
 pub use report::{PlanCompletion, ProvisionReport, Reason, Unschedulable, UnschedulableCause};
 pub use sample::sample;
 pub use shared::{ClaimOfferings, Shared};
+pub use trials::Trials;
 
 pub(crate) use dense::Dimensions;
 pub(crate) use needs::{Daemon, PodGroup, groups};
@@ -76,6 +80,7 @@ use rest::Rest;
 use round::{PlanAttempt, PlanState};
 use steps::Steps;
 use topology::census::Census;
+use trials::Spent;
 use ways::WaysTable;
 
 /// Plans for the input's pods: existing room first, then new claims of the first pool that accepts (weight
@@ -85,22 +90,35 @@ use ways::WaysTable;
 /// Pods that find no place with a preference give it up, and pods that find none in the domain that they were dealt to
 /// are dealt to another: each time the rest is planned again.
 pub fn plan(input: &ProvisionInput) -> (ProvisionPlan, ProvisionReport) {
-    let measures = measures(input);
-    let selectors = census::selectors(input);
-    let residents = census::residents(input, &selectors);
-    let (groups, mut unschedulable) = groups(input, &measures, &selectors, &residents);
+    plan_scope(input, &Scope::of(input), &measures(input, &input.pods), &mut Vec::new())
+}
+
+/// Plans for the pods of a scope. Pools are compiled when a pod needs one; those that are there are used again.
+pub(crate) fn plan_scope<'a>(
+    input: &'a ProvisionInput,
+    scope: &Scope<'_>,
+    measures: &InputMeasures<'a>,
+    pools: &mut Vec<Pool<'a>>,
+) -> (ProvisionPlan, ProvisionReport) {
+    let selectors = census::selectors(input, scope);
+    let residents = census::residents(input, scope, &selectors);
+    let (groups, mut unschedulable) = groups(input, scope, measures, (&selectors, &residents));
+    if !pools.iter_mut().all(|pool| pool.begin_another(&measures.spent)) {
+        pools.clear();
+    }
     let mut attempt = PlanAttempt {
         input,
-        measures: &measures,
-        pools: Vec::new(),
+        scope,
+        measures,
+        pools,
         placements: Vec::new(),
         state: PlanState {
             steps: Steps::new(input.steps),
             room: ReservedRoom::default(),
             claims: Vec::new(),
             open: Vec::new(),
-            rooms: Rooms::of(input, &measures.daemons, &measures.dimensions, &residents),
-            census: Census::of(input, &residents, &keys(&groups)),
+            rooms: Rooms::of(scope, measures, &residents),
+            census: Census::of(scope, &residents, &keys(&groups)),
         },
         rest: Rest::of(groups),
     };
@@ -109,7 +127,7 @@ pub fn plan(input: &ProvisionInput) -> (ProvisionPlan, ProvisionReport) {
     placements.sort();
     let mut back_at = BTreeSet::new();
     for (group, undealt) in rest.refused() {
-        let causes = causes(&pools, group, undealt, input.now);
+        let causes = causes(pools, group, undealt, input.now);
         back_at.extend(causes.iter().filter_map(|cause| cause.reason.ends_at()));
         let refused = group.pods.iter();
         unschedulable.extend(refused.map(|pod| Unschedulable { pod: counted(pod), causes: causes.clone() }));
@@ -120,7 +138,27 @@ pub fn plan(input: &ProvisionInput) -> (ProvisionPlan, ProvisionReport) {
     let wake_at = back_at.into_iter().chain(again).min();
     let report =
         ProvisionReport { waiting: waits(&unschedulable), unschedulable, steps: steps.used(), outcome };
-    (ProvisionPlan { claims: finish::name(input, claims), placements, wake_at }, report)
+    (ProvisionPlan { claims: finish::name(input, scope, claims), placements, wake_at }, report)
+}
+
+/// The part of a plan's world that differs from trial to trial.
+pub(crate) struct Scope<'s> {
+    /// Pods to place.
+    pub(crate) pods: &'s [Pod],
+    /// Nodes that may have room.
+    pub(crate) nodes: Vec<&'s ExistingNode>,
+    /// Names that new claims can't have.
+    pub(crate) taken_names: &'s BTreeSet<ClaimName>,
+    /// The reason for the plan.
+    pub(crate) purpose: &'s Purpose,
+}
+
+impl<'s> Scope<'s> {
+    /// The whole input.
+    pub(crate) fn of(input: &'s ProvisionInput) -> Self {
+        let ProvisionInput { pods, nodes, taken_names, purpose, .. } = input;
+        Self { pods, nodes: nodes.iter().collect(), taken_names, purpose }
+    }
 }
 
 /// The pools in the order in which they are tried.
@@ -138,16 +176,27 @@ pub(crate) struct InputMeasures<'a> {
     pub(crate) daemons: Vec<Daemon<'a>>,
     pub(crate) dimensions: Dimensions,
     pub(crate) min_values: MinValuesPolicy,
+    /// What earlier plans on the same input have used up.
+    pub(crate) spent: Spent,
     /// What the groups of pods ask of their nodes.
     pub(crate) ways: WaysTable,
 }
 
 /// The DaemonSets, and the resources that they and the pods ask for.
-pub(crate) fn measures(input: &ProvisionInput) -> InputMeasures<'_> {
+pub(crate) fn measures<'a>(
+    input: &'a ProvisionInput,
+    pods: impl IntoIterator<Item = &'a Pod>,
+) -> InputMeasures<'a> {
     let daemons = needs::daemons(&input.daemon_sets);
-    let pods = input.pods.iter().map(|pod| &pod.shape.requests);
+    let pods = pods.into_iter().map(|pod| &pod.shape.requests);
     let dimensions = Dimensions::of(pods.chain(daemons.iter().map(|daemon| daemon.requests)));
-    InputMeasures { daemons, dimensions, min_values: input.policies.min_values, ways: WaysTable::default() }
+    InputMeasures {
+        daemons,
+        dimensions,
+        min_values: input.policies.min_values,
+        spent: Spent::default(),
+        ways: WaysTable::default(),
+    }
 }
 
 /// Pools in the order in which they are tried.

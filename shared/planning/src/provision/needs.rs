@@ -19,7 +19,7 @@ use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::Toleration;
 
-use super::InputMeasures;
+use super::{InputMeasures, Scope};
 use super::dense::DenseAmounts;
 use super::input::ProvisionInput;
 use super::report::{Reason, Unschedulable, UnschedulableCause};
@@ -236,13 +236,13 @@ struct GroupRank<'a> {
 /// The input's pods as groups in the order in which they are placed, and the pods that can't be planned for.
 /// `residents` are the pods that run.
 pub(crate) fn groups<'a>(
-    input: &'a ProvisionInput,
+    input: &ProvisionInput,
+    scope: &Scope<'a>,
     measures: &InputMeasures<'_>,
-    selectors: &Selectors,
-    residents: &[Vec<Resident>],
+    (selectors, residents): (&Selectors, &[Vec<Resident>]),
 ) -> (Vec<PodGroup<'a>>, Vec<Unschedulable>) {
     let scratch = WaysTable::default();
-    let (equal, refused) = equal_pods(input, &scratch, selectors);
+    let (equal, refused) = equal_pods(input, scope.pods, &scratch, selectors);
     let of_groups = equal.iter().flat_map(|one| one.own.on_nodes());
     let of_residents = residents.iter().flatten().flat_map(Resident::on_nodes);
     let on_nodes: BTreeSet<SelectorId> = of_groups.chain(of_residents).collect();
@@ -283,7 +283,8 @@ pub(crate) fn groups<'a>(
 
 /// The pods by what equal ones share, and those that can't be planned for.
 fn equal_pods<'a>(
-    input: &'a ProvisionInput,
+    input: &ProvisionInput,
+    all: &'a [Pod],
     ways: &WaysTable,
     selectors: &Selectors,
 ) -> (Vec<EqualPods<'a>>, Vec<Unschedulable>) {
@@ -291,7 +292,7 @@ fn equal_pods<'a>(
     let mut refused = Vec::new();
     // Equal pods share their shape, so what follows from a shape is worked out once.
     let mut by_shape: BTreeMap<*const PodShape, Vec<&'a Pod>> = BTreeMap::new();
-    for pod in &input.pods {
+    for pod in all {
         by_shape.entry(Arc::as_ptr(&pod.shape)).or_default().push(pod);
     }
     let mut requests: BTreeMap<&ResourceList, usize> = BTreeMap::new();

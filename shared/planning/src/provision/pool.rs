@@ -26,6 +26,7 @@ use super::input::{PoolInput, PoolReadiness};
 use super::needs::Daemon;
 use super::offers::{Offers, OverheadRank, overhead_rank};
 use super::open::OpenOfferings;
+use super::trials::Spent;
 
 /// The rank of a price that isn't known: above every known one, and small enough to be added up.
 pub(crate) const UNKNOWN_PRICE: u64 = 1 << 50;
@@ -69,6 +70,8 @@ pub(crate) struct Pool<'a> {
     pub(crate) input: &'a PoolInput,
     /// Which offerings count.
     pub(crate) open: OpenOfferings,
+    /// How many nodes the cluster's registry still allows.
+    nodes_left: Option<u32>,
     /// Whether pods wait where the template's `minValues` can't be met.
     pub(crate) min_values: MinValuesPolicy,
     /// The time, if offerings may be probed beside available ones.
@@ -136,9 +139,9 @@ impl<'a> Pool<'a> {
 
     /// The same, with other offerings.
     pub(crate) fn open(input: &'a PoolInput, measures: &InputMeasures<'a>, open: OpenOfferings) -> Self {
-        let InputMeasures { daemons, dimensions, min_values, .. } = measures;
+        let InputMeasures { daemons, dimensions, min_values, spent, .. } = measures;
         let offered = offered(&input.pool);
-        let limits = limits_left(input);
+        let limits = limits_left(input, spent);
         let mut options: Vec<&InstanceTypeOption> =
             input.types.iter().filter(|option| option.labels.intersects(&offered).is_ok()).collect();
         options.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
@@ -186,6 +189,7 @@ impl<'a> Pool<'a> {
             input,
             open,
             min_values: *min_values,
+            nodes_left: spent.nodes_left(input),
             riders_at: None,
             offered,
             types,
@@ -201,9 +205,27 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Returns all charges. Returns whether the pool is as new: with closed reservations it must be compiled again.
-    pub(crate) fn begin_again(&mut self) -> bool {
-        self.limits = limits_left(self.input);
+    /// As [`Self::begin_again`], for other pods: the types stay, and what was derived for pods is forgotten, so that the
+    /// plan is the one that a new pool would have.
+    pub(crate) fn begin_another(&mut self, spent: &Spent) -> bool {
+        self.forget();
+        self.begin_again(spent)
+    }
+
+    /// Drops all that was derived for pods.
+    fn forget(&mut self) {
+        self.classes.clear();
+        self.offers = Offers::default();
+        self.answers = DomainAnswers::default();
+        self.by_requirements.clear();
+        self.joined.clear();
+    }
+
+    /// Returns the charges of a plan. Returns whether the pool is as new: with closed reservations it must be compiled
+    /// again.
+    pub(crate) fn begin_again(&mut self, spent: &Spent) -> bool {
+        self.limits = limits_left(self.input, spent);
+        self.nodes_left = spent.nodes_left(self.input);
         self.riders_at = None;
         self.closed.is_empty()
     }
@@ -248,17 +270,13 @@ impl<'a> Pool<'a> {
         for one in &mut self.types {
             one.offerings.retain(|offering| is_open(offering.place));
         }
-        self.classes.clear();
-        self.offers = Offers::default();
-        self.answers = DomainAnswers::default();
-        self.by_requirements.clear();
-        self.joined.clear();
+        self.forget();
     }
 
     /// Lowers the registry's limit on nodes by the claims of this plan.
     pub(crate) fn cap_nodes(&mut self, planned: usize) {
         let planned = u32::try_from(planned).unwrap_or(u32::MAX);
-        let Some(allowed) = self.input.nodes_left.map(|left| left.saturating_sub(planned)) else { return };
+        let Some(allowed) = self.nodes_left.map(|left| left.saturating_sub(planned)) else { return };
         let allowed = Quantity::from_integer(i64::from(allowed)).nanos();
         for (_, left) in self.limits.iter_mut().filter(|(limit, _)| *limit == Limit::ClusterNodes) {
             *left = allowed.min(*left);
@@ -413,11 +431,12 @@ impl<'a> DistinctPlaces<'a> {
 }
 
 /// The rest of the pool's limits, in nanos: its own, then the cluster's.
-fn limits_left(input: &PoolInput) -> Vec<(Limit, i128)> {
-    let left = |name: &ResourceName, limit: Quantity| limit.saturating_sub(input.usage.get(name)).nanos();
+fn limits_left(input: &PoolInput, spent: &Spent) -> Vec<(Limit, i128)> {
+    let usage = spent.usage(input);
+    let left = |name: &ResourceName, limit: Quantity| limit.saturating_sub(usage.get(name)).nanos();
     let own = input.pool.limits.iter().map(|(name, limit)| (Limit::Pool(name.clone()), left(name, limit)));
     let nodes = |left| (Limit::ClusterNodes, Quantity::from_integer(i64::from(left)).nanos());
-    own.chain(input.nodes_left.map(nodes)).collect()
+    own.chain(spent.nodes_left(input).map(nodes)).collect()
 }
 
 /// The charge of a node of a type against a limit.

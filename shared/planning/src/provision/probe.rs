@@ -30,20 +30,20 @@ pub(crate) const RIDERS_PER_CLAIM: usize = 16;
 /// The pools again, each with other offerings; `None` for a pool without such offerings, and for replacements, which
 /// don't probe.
 pub(crate) fn views<'a>(
-    input: &'a ProvisionInput,
+    purpose: &Purpose,
     pools: &[Pool<'a>],
     measures: &InputMeasures<'a>,
     open: OpenOfferings,
 ) -> Vec<Option<Pool<'a>>> {
     let of = |pool: &Pool<'a>| {
-        let some = waits(input) && pool.is_ready() && has_any(pool, open);
+        let some = waits(purpose) && pool.is_ready() && has_any(pool, open);
         some.then(|| Pool::open(pool.input, measures, open))
     };
     pools.iter().map(of).collect()
 }
 
-fn waits(input: &ProvisionInput) -> bool {
-    match input.purpose {
+const fn waits(purpose: &Purpose) -> bool {
+    match purpose {
         Purpose::PendingPods => true,
         Purpose::Replacement(_) => false,
     }
@@ -71,6 +71,7 @@ pub(crate) fn first(
 /// Claims for groups without any other offering, from the capacity that was asked for longest ago.
 pub(crate) fn last<'a>(
     filling: &mut PlanInProgress<'_, '_>,
+    purpose: &Purpose,
     pools: &mut [Pool<'a>],
     input: &'a ProvisionInput,
     measures: &InputMeasures<'a>,
@@ -78,7 +79,7 @@ pub(crate) fn last<'a>(
     if filling.is_done() {
         return;
     }
-    let mut views = views(input, pools, measures, OpenOfferings::LastResort(input.now));
+    let mut views = views(purpose, pools, measures, OpenOfferings::LastResort(input.now));
     for preference in [Preference::Kept, Preference::Dropped] {
         for (pool, last) in pools.iter_mut().zip(&mut views) {
             if let Some(last) = last {

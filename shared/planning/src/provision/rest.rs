@@ -133,12 +133,12 @@ impl<'a> Rest<'a> {
     }
 
     /// Deals the pods to domains.
-    pub(crate) fn deal(
+    pub(crate) fn deal<'p>(
         &mut self,
         state: &mut PlanState<'a>,
-        pools: &mut Vec<Pool<'a>>,
-        input: &'a ProvisionInput,
-        measures: &InputMeasures<'a>,
+        pools: &mut Vec<Pool<'p>>,
+        input: &'p ProvisionInput,
+        measures: &InputMeasures<'p>,
     ) -> Dealt<'a> {
         let waiting = |index: usize, group: &PodGroup<'a>| {
             if self.done.contains(&index) { 0 } else { count(group.pods.len()) }

@@ -19,7 +19,7 @@ use tenon_domain::taint::{tolerates_all, tolerates_forbidding};
 use super::dense::{add_times, times};
 use super::draft::{Draft, Member};
 use super::existing::Rooms;
-use super::input::ProvisionInput;
+use super::input::{ProvisionInput, Purpose};
 use super::needs::{PodGroup, counted};
 use super::open::OpenOfferings;
 use super::output::{Placement, PlannedClaim};
@@ -32,7 +32,7 @@ use super::rest::{GroupSpread, Rest, Settled, Unplaced};
 use super::steps::Steps;
 use super::top_up::{OpenClaim, PackedDraft};
 use super::topology::census::{Census, OpenedDomain};
-use super::{InputMeasures, compiled, count};
+use super::{InputMeasures, Scope, compiled, count};
 
 /// How often a plan begins again.
 const RESTARTS: u32 = 8;
@@ -52,17 +52,18 @@ enum Stands {
 }
 
 /// A plan in the making.
-pub(crate) struct PlanAttempt<'m, 'a> {
+pub(crate) struct PlanAttempt<'m, 's, 'a> {
     pub(crate) input: &'a ProvisionInput,
+    pub(crate) scope: &'m Scope<'s>,
     pub(crate) measures: &'m InputMeasures<'a>,
     /// Compiled when a pod needs one.
-    pub(crate) pools: Vec<Pool<'a>>,
+    pub(crate) pools: &'m mut Vec<Pool<'a>>,
     pub(crate) placements: Vec<Placement>,
-    pub(crate) state: PlanState<'a>,
-    pub(crate) rest: Rest<'a>,
+    pub(crate) state: PlanState<'s>,
+    pub(crate) rest: Rest<'s>,
 }
 
-impl<'a> PlanAttempt<'_, 'a> {
+impl PlanAttempt<'_, '_, '_> {
     /// Plans for all pods. Where pods find no place, though others of lower priority do, a plan by priority may be
     /// better: kube-scheduler gives the first to come what the last were promised.
     pub(crate) fn run(&mut self) {
@@ -74,10 +75,12 @@ impl<'a> PlanAttempt<'_, 'a> {
         if let Some((rooms, census, rest)) = begin
             && is_out_of_order(&self.rest.unplaced(), &rest.unplaced())
         {
+            let mut pools = Vec::new();
             let mut ordered = PlanAttempt {
                 input: self.input,
+                scope: self.scope,
                 measures: self.measures,
-                pools: Vec::new(),
+                pools: &mut pools,
                 placements: Vec::new(),
                 state: PlanState {
                     steps: self.state.steps.clone(),
@@ -91,7 +94,9 @@ impl<'a> PlanAttempt<'_, 'a> {
             };
             ordered.attempt();
             if ordered.rest.unplaced() < self.rest.unplaced() {
-                *self = ordered;
+                let PlanAttempt { placements, state, rest, .. } = ordered;
+                (self.placements, self.state, self.rest) = (placements, state, rest);
+                *self.pools = pools;
             }
         }
         self.last_resort();
@@ -117,7 +122,7 @@ impl<'a> PlanAttempt<'_, 'a> {
             }
             let closed = self.rest.closed();
             self.rest = rest.clone().without(closed);
-            if !self.pools.iter_mut().all(Pool::begin_again) {
+            if !self.pools.iter_mut().all(|pool| pool.begin_again(&self.measures.spent)) {
                 self.pools.clear();
             }
             self.placements.clear();
@@ -168,16 +173,16 @@ impl<'a> PlanAttempt<'_, 'a> {
     /// Rounds until nothing helps.
     fn rounds(&mut self, restart: Restart) -> Stands {
         loop {
-            let Self { input, measures, pools, placements, state, rest } = self;
+            let Self { input, scope, measures, pools, placements, state, rest } = self;
             let dealt = rest.deal(state, pools, input, measures);
             let waiting: Vec<u32> = dealt.parts.iter().map(|part| count(part.pods.len())).collect();
             let mut round = PlanInProgress { groups: &dealt.parts, waiting, state };
             placements.extend(round.place());
             if !round.is_done() {
                 if pools.is_empty() {
-                    *pools = compiled(input, measures);
+                    **pools = compiled(input, measures);
                 }
-                round.launch_all(input, pools, measures);
+                round.launch_all(input, scope.purpose, pools, measures);
             }
             let waiting = round.waiting;
             match rest.settle(state, dealt, &waiting, &measures.ways) {
@@ -190,7 +195,7 @@ impl<'a> PlanAttempt<'_, 'a> {
 
     /// Asks for the capacity that was asked for longest ago.
     fn last_resort(&mut self) {
-        let Self { input, measures, pools, state, rest, .. } = self;
+        let Self { input, scope, measures, pools, state, rest, .. } = self;
         let before = rest.clone();
         if !rest.reopen() {
             return;
@@ -198,7 +203,7 @@ impl<'a> PlanAttempt<'_, 'a> {
         let dealt = rest.deal(state, pools, input, measures);
         let waiting: Vec<u32> = dealt.parts.iter().map(|part| count(part.pods.len())).collect();
         let mut round = PlanInProgress { groups: &dealt.parts, waiting, state };
-        probe::last(&mut round, pools, input, measures);
+        probe::last(&mut round, scope.purpose, pools, input, measures);
         let waiting = round.waiting;
         rest.settle(state, dealt, &waiting, &measures.ways);
         rest.keep_reasons(&before);
@@ -239,13 +244,14 @@ impl<'f, 'a> PlanInProgress<'f, 'a> {
     }
 
     /// Claims of all pools.
-    fn launch_all(
+    fn launch_all<'p>(
         &mut self,
-        input: &'a ProvisionInput,
-        pools: &mut [Pool<'a>],
-        measures: &InputMeasures<'a>,
+        input: &'p ProvisionInput,
+        purpose: &Purpose,
+        pools: &mut [Pool<'p>],
+        measures: &InputMeasures<'p>,
     ) {
-        let mut due = probe::views(input, pools, measures, OpenOfferings::Due(input.now));
+        let mut due = probe::views(purpose, pools, measures, OpenOfferings::Due(input.now));
         for preference in [Preference::Kept, Preference::Dropped] {
             self.top_up(pools, preference);
             for (pool, due) in pools.iter_mut().zip(&mut due).filter(|(pool, _)| pool.is_ready()) {

@@ -26,4 +26,5 @@ mod sized_plans;
 mod sized_worlds;
 mod support;
 mod topology;
+mod trials;
 mod wide;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::support::*;
+use tenon_domain::api::Pod;
 use tenon_domain::api::pod::{HostPort, NodeSelectorTerm, PodShape};
 use tenon_domain::catalog::{Availability, Unavailability};
 use tenon_domain::id::InstanceType;
@@ -204,6 +205,26 @@ fn c088_the_host_name_in_a_daemon_sets_affinity_means_nothing() {
         vec![daemon_set("named", selecting(shape(&[("cpu", "2")]), labels::HOSTNAME, "node-1"))];
     let (plan, _) = claims(&world, 1);
     assert_eq!(plan.claims[0].requests, list(&[("cpu", "3"), ("pods", "2")]));
+}
+
+#[test]
+fn c088_what_daemon_pods_really_request_counts() {
+    let really = |cpu: &str| {
+        let shape = of_daemon_set(&running(&[("cpu", cpu), ("pods", "1")]));
+        let shape = PodShape { namespace: "default".to_owned(), ..PodShape::clone(&shape) };
+        pod(&format!("agent-{cpu}"), &Arc::new(shape))
+    };
+    let check = |template: &str, pods_of_set: &[Pod], overhead: &str| {
+        let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
+        world.daemon_sets = vec![daemon_set("agent", shape(&[("cpu", template)])).as_it_runs(pods_of_set)];
+        let (plan, _) = claims(&world, 1);
+        let expected = list(&[("cpu", "1"), ("pods", "2")]).plus(&list(&[("cpu", overhead)]));
+        assert_eq!(plan.claims[0].requests, expected, "{template}");
+    };
+    check("1", &[], "1");
+    check("1", &[really("2"), really("2"), really("500m")], "2");
+    // A new template that asks for more is rolling out.
+    check("2", &[really("500m")], "2");
 }
 
 #[test]

@@ -109,7 +109,12 @@ impl<'a> ObservedCluster<'a> {
             pods,
             nodes: self.nodes(leaving),
             pools: self.pools(&purpose),
-            daemon_sets: snapshot.daemon_sets.clone(),
+            daemon_sets: {
+                let running: Vec<&Pod> =
+                    snapshot.pods.iter().filter(|pod| pod.shape.is_of_daemon_set()).collect();
+                let sets = snapshot.daemon_sets.iter();
+                sets.map(|set| set.as_it_runs(running.iter().copied())).collect()
+            },
             storage: Storage {
                 volumes: snapshot.persistent_volumes.clone(),
                 claims: snapshot.persistent_volume_claims.clone(),

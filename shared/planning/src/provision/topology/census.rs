@@ -12,6 +12,7 @@ use tenon_domain::labels;
 use tenon_domain::requirement::Requirements;
 use tenon_domain::taint::{Taint, tolerates_forbidding};
 
+use super::super::Scope;
 use super::super::input::ProvisionInput;
 use super::super::needs::{Alternative, PodGroup};
 use super::super::shared::Shared;
@@ -108,11 +109,11 @@ pub(crate) struct Census<'a> {
 
 /// The selectors of all rules that a plan must know: those of the waiting pods, and of the anti-affinity of pods on
 /// nodes.
-pub(crate) fn selectors(input: &ProvisionInput) -> Selectors {
+pub(crate) fn selectors(input: &ProvisionInput, scope: &Scope<'_>) -> Selectors {
     let mut found: BTreeSet<PodSelector> = BTreeSet::new();
     let mut seen: BTreeSet<*const PodShape> = BTreeSet::new();
-    let pending = input.pods.iter().map(|pod| &pod.shape);
-    let residents = input.nodes.iter().flat_map(|node| node.occupancy.shapes());
+    let pending = scope.pods.iter().map(|pod| &pod.shape);
+    let residents = scope.nodes.iter().flat_map(|node| node.occupancy.shapes());
     let residents = residents.filter(|shape| !shape.required_pod_anti_affinity.is_empty());
     for shape in pending.chain(residents) {
         if seen.insert(Arc::as_ptr(shape)) {
@@ -126,9 +127,13 @@ pub(crate) fn selectors(input: &ProvisionInput) -> Selectors {
 }
 
 /// The residents of all nodes, by node and then by pod.
-pub(crate) fn residents(input: &ProvisionInput, selectors: &Selectors) -> Vec<Vec<Resident>> {
+pub(crate) fn residents(
+    input: &ProvisionInput,
+    scope: &Scope<'_>,
+    selectors: &Selectors,
+) -> Vec<Vec<Resident>> {
     if selectors.is_empty() {
-        return input.nodes.iter().map(|_| Vec::new()).collect();
+        return scope.nodes.iter().map(|_| Vec::new()).collect();
     }
     let mut known: BTreeMap<*const PodShape, Resident> = BTreeMap::new();
     let mut resident = |shape: &Arc<PodShape>| {
@@ -145,13 +150,13 @@ pub(crate) fn residents(input: &ProvisionInput, selectors: &Selectors) -> Vec<Ve
         });
         found.clone()
     };
-    input.nodes.iter().map(|node| node.occupancy.shapes().iter().map(&mut resident).collect()).collect()
+    scope.nodes.iter().map(|node| node.occupancy.shapes().iter().map(&mut resident).collect()).collect()
 }
 
 impl<'a> Census<'a> {
     /// The pods on the nodes; `keys` are those that any rule asks about.
     pub(crate) fn of(
-        input: &'a ProvisionInput,
+        scope: &Scope<'a>,
         residents: &[Vec<Resident>],
         keys: &BTreeSet<Arc<str>>,
     ) -> Self {
@@ -164,7 +169,7 @@ impl<'a> Census<'a> {
             skews: BTreeMap::new(),
             present: BTreeSet::new(),
         };
-        for (node, pods) in input.nodes.iter().zip(residents) {
+        for (node, pods) in scope.nodes.iter().copied().zip(residents) {
             let mut counts: BTreeMap<SelectorId, u32> = BTreeMap::new();
             for pod in pods {
                 for selector in &pod.is {

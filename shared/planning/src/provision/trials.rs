@@ -1,0 +1,123 @@
+//! Trials: plans for the same cluster with a small change each, such as a node less.
+//!
+//! Decides nothing of its own. Pools are compiled once; a trial changes nothing that the next one sees, unless its plan
+//! is taken. What is taken takes room on nodes, of the pools' limits, and names of claims.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenon_domain::api::Pod;
+use tenon_domain::id::{ClaimName, NodePoolName, Uid};
+use tenon_domain::quantity::Quantity;
+use tenon_domain::resources::{ResourceList, ResourceName};
+
+use super::input::{ExistingNode, PoolInput, ProvisionInput, Purpose};
+use super::output::{PlannedClaim, ProvisionPlan};
+use super::pool::Pool;
+use super::report::ProvisionReport;
+use super::{InputMeasures, Scope, measures, plan_scope};
+
+/// What taken plans have used of the pools' limits.
+#[derive(Debug, Default)]
+pub(crate) struct Spent {
+    claims: u32,
+    by_pool: BTreeMap<NodePoolName, ResourceList>,
+}
+
+impl Spent {
+    /// The capacity of the pool's nodes and claims.
+    pub(crate) fn usage(&self, pool: &PoolInput) -> ResourceList {
+        let mut usage = pool.usage.clone();
+        if let Some(more) = self.by_pool.get(&pool.pool.name) {
+            usage.add(more);
+        }
+        usage
+    }
+
+    /// How many nodes the cluster's registry still allows.
+    pub(crate) fn nodes_left(&self, pool: &PoolInput) -> Option<u32> {
+        pool.nodes_left.map(|left| left.saturating_sub(self.claims))
+    }
+
+    /// A pool with limits charges every type of a claim at most what the first type charges.
+    fn add(&mut self, claim: &PlannedClaim, pool: &PoolInput) {
+        let one = ResourceList::new().with(ResourceName::NODES, Quantity::from_integer(1));
+        let types = pool.types.iter().filter(|option| claim.instance_types.contains(&option.facts.name));
+        let largest = types.fold(ResourceList::new(), |most, option| most.max(&option.capacity));
+        self.by_pool.entry(claim.pool.clone()).or_default().add(&largest.plus(&one));
+        self.claims = self.claims.saturating_add(1);
+    }
+}
+
+/// A cluster on which plans are tried.
+#[expect(missing_debug_implementations, reason = "thousands of compiled types say nothing")]
+pub struct Trials<'a> {
+    input: &'a ProvisionInput,
+    measures: InputMeasures<'a>,
+    pools: Vec<Pool<'a>>,
+    nodes: Vec<ExistingNode>,
+    taken_names: BTreeSet<ClaimName>,
+}
+
+impl<'a> Trials<'a> {
+    /// The input's cluster with those of its nodes that `stays` names. `pods` are all that trials may place.
+    pub fn new(
+        input: &'a ProvisionInput,
+        stays: impl Fn(&ExistingNode) -> bool,
+        pods: impl IntoIterator<Item = &'a Pod>,
+    ) -> Self {
+        Self {
+            input,
+            measures: measures(input, pods),
+            pools: Vec::new(),
+            nodes: input.nodes.iter().filter(|node| stays(node)).cloned().collect(),
+            taken_names: input.taken_names.clone(),
+        }
+    }
+
+    /// Where the pods would go without some of the nodes. It takes no room.
+    pub fn plan(
+        &mut self,
+        purpose: &Purpose,
+        without: &BTreeSet<&str>,
+        pods: &[Pod],
+    ) -> (ProvisionPlan, ProvisionReport) {
+        let scope = Scope {
+            pods,
+            nodes: self.nodes.iter().filter(|node| !without.contains(node.name.as_str())).collect(),
+            taken_names: &self.taken_names,
+            purpose,
+        };
+        plan_scope(self.input, &scope, &self.measures, &mut self.pools)
+    }
+
+    /// Where the pods would go on the nodes alone.
+    pub fn place(&self, pods: &[Pod]) -> ProvisionPlan {
+        let nodes_only = ProvisionInput {
+            pods: pods.to_vec(),
+            nodes: self.nodes.clone(),
+            pools: Vec::new(),
+            ..self.input.clone()
+        };
+        super::plan(&nodes_only).0
+    }
+
+    /// Takes a plan's room, and some nodes away.
+    pub fn take(&mut self, without: &BTreeSet<&str>, plan: &ProvisionPlan, pods: &[Pod]) {
+        self.nodes.retain(|node| !without.contains(node.name.as_str()));
+        let by_uid: BTreeMap<&Uid, &Pod> = pods.iter().map(|pod| (&pod.uid, pod)).collect();
+        let mut placed: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
+        for placement in &plan.placements {
+            let pod = by_uid.get(&placement.pod.uid).copied();
+            placed.entry(placement.node.as_str()).or_default().extend(pod);
+        }
+        for node in &mut self.nodes {
+            node.occupancy.extend(placed.get(node.name.as_str()).into_iter().flatten().copied());
+        }
+        for claim in &plan.claims {
+            self.taken_names.insert(claim.name.clone());
+            if let Some(pool) = self.input.pools.iter().find(|pool| pool.pool.name == claim.pool) {
+                self.measures.spent.add(claim, pool);
+            }
+        }
+    }
+}
