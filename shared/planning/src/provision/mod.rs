@@ -100,6 +100,7 @@ pub(crate) fn plan_scope<'a>(
     measures: &InputMeasures<'a>,
     pools: &mut Vec<Pool<'a>>,
 ) -> (ProvisionPlan, ProvisionReport) {
+    measures.ways.forget();
     let selectors = census::selectors(input, scope);
     let residents = census::residents(input, scope, &selectors);
     let (groups, mut unschedulable) = groups(input, scope, measures, (&selectors, &residents));

@@ -42,6 +42,12 @@ pub(crate) struct WaysTable {
 type PinnedWays = BTreeMap<Vec<Pin>, Arc<Ways>>;
 
 impl WaysTable {
+    /// Begins again: numbers are those of one plan.
+    pub(crate) fn forget(&self) {
+        self.known.borrow_mut().clear();
+        self.pinned.borrow_mut().clear();
+    }
+
     /// The ways with these alternatives.
     pub(crate) fn of(&self, all: Vec<Alternative>) -> Arc<Ways> {
         let mut known = self.known.borrow_mut();
