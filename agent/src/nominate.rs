@@ -43,8 +43,8 @@ pub(crate) async fn nominate<K: Kube, T: Table>(
     };
     for planned in launches.iter().flat_map(|launch| &launch.claims) {
         let Some(node) = opening.get(&planned.name) else { continue };
-        let pods = planned.pods.iter().filter_map(|pod| {
-            let (uid, key) = waiting.get_key_value(pod.uid.as_str())?;
+        let pods = planned.pods.iter().filter_map(|uid| {
+            let (uid, key) = waiting.get_key_value(uid.as_str())?;
             Some((key.clone(), uid.clone()))
         });
         let pods: Vec<(ObjectKey, String)> = pods.collect();

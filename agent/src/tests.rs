@@ -7,10 +7,8 @@ use crate::{Agent, Bell, BellError, Burst, Reported, Ring};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_domain::claim::Claim;
-use tenon_domain::id::{
-    ClaimName, ClientToken, ClusterName, LaunchId, NamespacedName, NodeClassName, NodePoolName, Uid,
-};
-use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchState};
+use tenon_domain::id::{ClaimName, ClientToken, ClusterName, LaunchId, NodeClassName, NodePoolName, Uid};
+use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
 use tenon_domain::snapshot::{ActionProgress, Snapshot};
 use tenon_domain::taint::{Taint, TaintEffect};
 use tenon_memory_table::block_on;
@@ -133,10 +131,6 @@ impl AgentFixture {
             LaunchId::parse("launch-1").unwrap(),
             at(0),
         );
-        let counted = CountedPod {
-            name: NamespacedName { namespace: "default".to_owned(), name: "p".to_owned() },
-            uid: Uid::parse(pod).unwrap(),
-        };
         let launch = Launch {
             id: claim.launch.clone(),
             revision: 1,
@@ -147,7 +141,7 @@ impl AgentFixture {
             reservation: None,
             placement: None,
             request: String::new(),
-            claims: vec![LaunchClaim { name: claim.name.clone(), pods: vec![counted] }],
+            claims: vec![LaunchClaim { name: claim.name.clone(), pods: vec![Uid::parse(pod).unwrap()] }],
             cause: LaunchCause::PendingPods,
             created_at: at(0),
             state: LaunchState::Settled { at: at(0), instances: 1 },

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use tenon_domain::Timestamp;
 use tenon_domain::claim::Claim;
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
-use tenon_domain::launch::Launch;
-use tenon_table::items::{JournalOf, from_item, journal_from_item, keys};
+use tenon_table::items::{
+    ClaimPods, JournalOf, LaunchedPods, from_item, journal_from_item, keys, pods_named_in_launch,
+};
 use tenon_table::{SkRange, Table};
 
 use super::StoryOf;
@@ -100,17 +101,19 @@ async fn claims_of_node<T: Table>(
     Ok(claims.filter(is).map(|claim| claim.name.to_string()).collect())
 }
 
-/// Claims launched for a pod.
+/// Claims launched for a pod, by the journal; by the launches, as far as earlier releases wrote the names there.
 async fn claims_of_pod<T: Table>(
     table: &T,
     name: &str,
     scope: ListScope<'_>,
 ) -> Result<BTreeSet<String>, ListError> {
     let Some(cluster) = scope.cluster else { return Ok(BTreeSet::new()) };
+    let launched = query(table, keys::launched_pods_pk(cluster), SkRange::All).await?;
+    let launched = launched.iter().filter_map(|(key, item)| from_item::<LaunchedPods>(key, item).ok());
     let prefix = SkRange::Prefix(keys::LAUNCH.to_owned());
-    let items = query(table, keys::cluster_pk(cluster), prefix).await?;
-    let launches = items.iter().filter_map(|(key, item)| from_item::<Launch>(key, item).ok());
-    let claims = launches.flat_map(|launch| launch.claims);
-    let counts = claims.filter(|claim| claim.pods.iter().any(|pod| pod.name.to_string() == name));
-    Ok(counts.map(|claim| claim.name.to_string()).collect())
+    let launches = query(table, keys::cluster_pk(cluster), prefix).await?;
+    let before = launches.iter().flat_map(|(_, launch)| pods_named_in_launch(launch));
+    let counts = |claim: &ClaimPods| claim.pods.iter().any(|pod| pod.to_string() == name);
+    let claims = launched.flat_map(|launched| launched.claims).chain(before).filter(counts);
+    Ok(claims.map(|claim| claim.claim.to_string()).collect())
 }

@@ -1,6 +1,7 @@
 //! The provisioner as a user sees it: claims, instances, and that an interruption anywhere loses and duplicates
 //! nothing.
 
+mod bursts;
 mod commits;
 mod nodes;
 mod probes;
@@ -82,7 +83,6 @@ fn check_settled(cluster: &Cluster, expected: usize) {
         .flat_map(|launch| launch.claims)
         .filter(|claim| offering(claim.name.clone()))
         .flat_map(|claim| claim.pods)
-        .map(|pod| pod.uid)
         .collect();
     assert_eq!(counted.iter().collect::<BTreeSet<_>>().len(), counted.len());
 }

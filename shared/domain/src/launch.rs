@@ -19,7 +19,7 @@ pub const REPLAY_WITHIN: SignedDuration = SignedDuration::from_mins(10);
 /// How long DescribeInstances may miss new instances.
 pub const EC2_CONSISTENCY: SignedDuration = SignedDuration::from_mins(2);
 
-/// Most pods that one launch records, so that its item stays well under DynamoDB's 400 KB.
+/// Most pods that one launch records, so that its item and that of its pods' names stay well under DynamoDB's 400 KB.
 pub const PODS_PER_LAUNCH: usize = 1_500;
 
 /// Most claims of one launch: with their items they must fit into one transaction of 100 actions.
@@ -61,8 +61,9 @@ pub struct Launch {
 pub struct LaunchClaim {
     /// The claim.
     pub name: ClaimName,
-    /// The pods that it was planned for; no other plan counts them while it has room for them.
-    pub pods: Vec<CountedPod>,
+    /// The pods that it was planned for; no other plan counts them while it has room for them. The journal has their
+    /// names.
+    pub pods: Vec<Uid>,
 }
 
 /// A pod that is counted on a claim.

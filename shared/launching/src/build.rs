@@ -40,7 +40,7 @@ use tenon_ec2::port::CreateLaunchTemplate;
 use tenon_planning::provision::PlannedClaim;
 use tenon_runtime::error::chain;
 use tenon_state::cluster::{ReadyClass, refused_requests};
-use tenon_table::items::TemplateItem;
+use tenon_table::items::{ClaimPods, LaunchedPods, TemplateItem};
 
 use crate::fleet::{Fleet, FleetInput, FleetPurpose, NoFleet, Requests, fleet};
 use crate::min_values::MinValuesLost;
@@ -95,6 +95,8 @@ pub struct BuiltLaunch {
     pub claims: Vec<Claim>,
     /// The templates that its request names.
     pub templates: Vec<(ImageId, CreateLaunchTemplate)>,
+    /// The names of its pods.
+    pub pods: LaunchedPods,
     /// The journal's records: the reason of each claim.
     pub records: Vec<JournalRecord>,
     /// The marks that the launch probes, as the commit writes them.
@@ -277,10 +279,7 @@ impl Building<'_> {
             made_from: Some(made_from),
             reservation: fleet.reservation.clone(),
             placement: fleet.placement.clone(),
-            claims: group
-                .iter()
-                .map(|c| LaunchClaim { name: c.name.clone(), pods: c.pods.clone() })
-                .collect(),
+            claims: group.iter().map(|planned| launch_claim(planned)).collect(),
             cause: self.cause.clone(),
             created_at: input.now,
             state: LaunchState::Requested { attempts: 0, not_before: input.now },
@@ -291,8 +290,18 @@ impl Building<'_> {
             self.zones.add(&first.pool, zone, group.len());
         }
         self.taken.extend(leases.iter().map(|mark| mark.key.clone()));
-        Ok(Some(BuiltLaunch { launch, claims, templates, records, leases }))
+        let pods =
+            LaunchedPods { launch: id, at: input.now, claims: group.iter().map(|c| claim_pods(c)).collect() };
+        Ok(Some(BuiltLaunch { launch, claims, templates, pods, records, leases }))
     }
+}
+
+fn launch_claim(planned: &PlannedClaim) -> LaunchClaim {
+    LaunchClaim { name: planned.name.clone(), pods: planned.pods.iter().map(|pod| pod.uid.clone()).collect() }
+}
+
+fn claim_pods(planned: &PlannedClaim) -> ClaimPods {
+    ClaimPods { claim: planned.name.clone(), pods: planned.pods.iter().map(|pod| pod.name.clone()).collect() }
 }
 
 fn launch_id(input: &LaunchInput<'_>, group: &[&PlannedClaim]) -> Result<LaunchId, BuildError> {

@@ -14,7 +14,7 @@ use tenon_planning::provision::PlannedClaim;
 use super::LaunchInput;
 use crate::fleet::Fleet;
 
-/// Names that a record spells out; the launch holds all of them.
+/// Names that a record spells out; [`super::BuiltLaunch::pods`] holds all of them.
 const NAMES_TOLD: usize = 10;
 
 fn some_names(names: impl Iterator<Item = impl fmt::Display>, count: usize) -> String {

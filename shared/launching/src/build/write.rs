@@ -33,6 +33,9 @@ pub fn write_launch(
         let before = Expect::Revision(lease.revision.saturating_sub(1));
         change.replace(before, set(keys::unavailable(input.region, &lease.key), lease));
     }
+    if let Some(names) = built.pods.write(cluster) {
+        change.write(names);
+    }
     for record in &built.records {
         change.record(record, revision);
     }

@@ -81,6 +81,8 @@ struct TableState {
     buckets: ThroughputBuckets,
     tokens: Tokens,
     meter: Meter,
+    /// Write units by partition key.
+    written: BTreeMap<String, u64>,
 }
 
 impl MemoryTable {
@@ -92,6 +94,7 @@ impl MemoryTable {
             buckets: ThroughputBuckets::new(config.throughput),
             tokens: Tokens::default(),
             meter: Meter::default(),
+            written: BTreeMap::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), clock }
     }
@@ -103,9 +106,18 @@ impl MemoryTable {
         Meter { operations: state.meter.operations.clone(), storage_bytes: state.store.storage_bytes() }
     }
 
+    /// The write units of each partition key since the table's creation or the last reset. DynamoDB takes
+    /// [`tenon_table::limits::WRITE_UNITS_A_SECOND`] of each.
+    #[must_use]
+    pub fn written_by_key(&self) -> BTreeMap<String, u64> {
+        self.at_now().0.written.clone()
+    }
+
     /// Resets the usage.
     pub fn reset_meter(&self) {
-        self.at_now().0.meter = Meter::default();
+        let (mut state, _) = self.at_now();
+        state.meter = Meter::default();
+        state.written.clear();
     }
 
     /// The table's content at this moment. Cheap: items and partitions are shared until they change.

@@ -166,6 +166,10 @@ impl TableState {
             let before = self.store.current(&action.key).map_or(0, |stored| stored.size);
             let units = factor * meter::write_units(before.max(*after));
             self.buckets.charge(Side::Write, &action.key.pk, units, now);
+            match self.written.get_mut(&action.key.pk) {
+                Some(written) => *written += units,
+                None => drop(self.written.insert(action.key.pk.clone(), units)),
+            }
             total += units;
         }
         self.meter

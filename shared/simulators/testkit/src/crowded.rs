@@ -34,9 +34,8 @@ impl CrowdedOut {
         cluster: &SimulatedCluster,
     ) {
         let counted = moment.launches.iter().flat_map(|launch| &launch.claims);
-        let mut claims = counted
-            .filter(|claim| claim.pods.iter().any(|pod| waiting.contains(pod.uid.as_str())))
-            .peekable();
+        let mut claims =
+            counted.filter(|claim| claim.pods.iter().any(|uid| waiting.contains(uid.as_str()))).peekable();
         if claims.peek().is_none() {
             return;
         }
@@ -57,13 +56,13 @@ impl CrowdedOut {
 
     fn observe_room(&mut self, planned: &LaunchClaim, mut room: ResourceList, pods: &[Pod]) {
         for counted in &planned.pods {
-            let found = pods.iter().find(|pod| pod.uid == counted.uid && pod.is_unbound());
+            let found = pods.iter().find(|pod| pod.uid == *counted && pod.is_unbound());
             let Some(pod) = found else { continue };
             let requests = &pod.shape.requests;
             if requests.iter().all(|(name, requested)| !room.contains(name) || requested <= room.get(name)) {
                 room.subtract(requests);
             } else {
-                self.0.insert((planned.name.clone(), counted.uid.clone()));
+                self.0.insert((planned.name.clone(), counted.clone()));
             }
         }
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::{Claim, ClaimState, RemovalReason};
-use tenon_domain::id::InstanceId;
-use tenon_domain::launch::{CountedPod, LaunchState};
+use tenon_domain::id::{InstanceId, Uid};
+use tenon_domain::launch::LaunchState;
 use tenon_ec2::port::ImageState;
 
 use crate::crowded::CrowdedOut;
@@ -202,15 +202,12 @@ pub fn invariant_pods_counted_once(
     let mut counted = BTreeMap::new();
     for launch in &moment.launches {
         for claim in launch.claims.iter().filter(|claim| live.contains(&claim.name)) {
-            let waits = |pod: &&CountedPod| {
-                waiting.contains(pod.uid.as_str()) && !crowded_out.holds(&claim.name, &pod.uid)
-            };
+            let waits = |uid: &&Uid| waiting.contains(uid.as_str()) && !crowded_out.holds(&claim.name, uid);
             for pod in claim.pods.iter().filter(waits) {
-                if let Some(other) = counted.insert(&pod.uid, &claim.name)
+                if let Some(other) = counted.insert(pod, &claim.name)
                     && *other != claim.name
                 {
-                    let text =
-                        format!("pod {} is counted on both claims {other} and {}", pod.name, claim.name);
+                    let text = format!("pod {pod} is counted on both claims {other} and {}", claim.name);
                     return found(Invariant::PodsCountedOnce, text);
                 }
             }

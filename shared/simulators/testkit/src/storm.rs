@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::Claim;
-use tenon_domain::id::{ClaimName, ClusterName, LaunchId, NodeClassName, NodePoolName};
+use tenon_domain::id::{ClaimName, ClusterName, LaunchId, NodeClassName, NodePoolName, Uid};
 use tenon_memory_table::block_on;
 use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::TaskGate;
@@ -134,7 +134,7 @@ pub(crate) fn uncounted(region: &SimulatedRegion, cluster: &ClusterName) -> BTre
         .flat_map(|launch| &launch.claims)
         .filter(|claim| live.contains(&claim.name))
         .flat_map(|claim| &claim.pods)
-        .map(|pod| pod.uid.as_str())
+        .map(Uid::as_str)
         .collect();
     let mut waiting = crate::simulate::waiting_pods(region, cluster);
     waiting.retain(|uid| !counted.contains(uid.as_str()));

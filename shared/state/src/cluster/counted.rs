@@ -34,7 +34,7 @@ impl<'a> ObservedCluster<'a> {
 
     fn count_on(&mut self, claim: &Claim, planned: &'a LaunchClaim, counts: PodsCounted) {
         let mut waiting: Vec<(&'a Uid, &'a Pod)> =
-            planned.pods.iter().filter_map(|pod| Some((&pod.uid, *self.unbound.get(&pod.uid)?))).collect();
+            planned.pods.iter().filter_map(|uid| Some((uid, *self.unbound.get(uid)?))).collect();
         if waiting.is_empty() {
             return;
         }

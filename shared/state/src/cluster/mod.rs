@@ -85,7 +85,7 @@ impl<'a> ObservedCluster<'a> {
                 .launches
                 .values()
                 .flat_map(|launch| &launch.claims)
-                .flat_map(|claim| claim.pods.iter().map(|pod| &pod.uid))
+                .flat_map(|claim| &claim.pods)
                 .collect(),
             recount_at: None,
         };

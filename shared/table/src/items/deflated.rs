@@ -8,6 +8,9 @@ use flate2::Compression;
 use flate2::bufread::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 
+use super::form::{Attributes, FieldError, FieldProblem, Fields};
+use crate::value::Value;
+
 /// Deflates bytes.
 ///
 /// # Errors
@@ -29,6 +32,24 @@ pub(crate) fn inflate(deflated: &[u8], at_most: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("it inflates to more than {at_most} bytes")));
     }
     Ok(plain)
+}
+
+/// Writes a text deflated.
+pub(super) fn write_deflated(name: &'static str, text: &str, to: &mut Attributes) {
+    match deflate(text.as_bytes()) {
+        Ok(deflated) => to.value(name, Value::B(deflated)),
+        Err(_) => to.text(name, text),
+    }
+}
+
+/// Reads a text of at most so many bytes: deflated, or plain as earlier releases wrote it.
+pub(super) fn read_deflated(name: &str, from: Fields<'_>, at_most: u64) -> Result<String, FieldError> {
+    if !matches!(from.value(name)?, Value::B(_)) {
+        return from.string(name);
+    }
+    let plain = inflate(from.bytes(name)?, at_most).map_err(|error| error.to_string());
+    let text = plain.and_then(|plain| String::from_utf8(plain).map_err(|error| error.to_string()));
+    text.map_err(|error| FieldError::at(name, FieldProblem::Invalid(error)))
 }
 
 #[cfg(test)]

@@ -302,6 +302,18 @@ pub fn journal_day(of: JournalOf<'_>, subject: &Subject, at: Timestamp, revision
     Key::new(of.day_pk(at), format!("{at:.3}#{}#{}#{revision:08}#{n}", subject.kind.as_str(), subject.name))
 }
 
+/// The partition of the names of the pods that a cluster's launches were planned for.
+#[must_use]
+pub fn launched_pods_pk(cluster: &ClusterName) -> String {
+    format!("{}#pods", JournalOf::Cluster(cluster).prefix())
+}
+
+/// The names of the pods of a launch that was planned at that time.
+#[must_use]
+pub fn launched_pods(cluster: &ClusterName, at: Timestamp, launch: &LaunchId) -> Key {
+    Key::new(launched_pods_pk(cluster), format!("{at:.3}#{launch}"))
+}
+
 /// The part of the sort key after the prefix; `None` for another kind of item.
 #[must_use]
 pub fn name_of<'a>(key: &'a Key, prefix: &str) -> Option<&'a str> {
@@ -377,6 +389,10 @@ mod tests {
         check(
             &journal_day(of, &subject, at, 12, 1),
             "JOURNAL#prod#day#2026-01-01/2026-01-01T00:00:00.042Z#claim#default-3k9x2#00000012#1",
+        );
+        check(
+            &launched_pods(&cluster, at, &LaunchId::parse("launch-7").unwrap()),
+            "JOURNAL#prod#pods/2026-01-01T00:00:00.042Z#launch-7",
         );
         let image = Subject { kind: SubjectKind::Image, name: "ami-0abc".to_owned() };
         assert_eq!(JournalOf::Region(&region).subject_pk(&image), "JOURNAL#REGION#us-east-1#image#ami-0abc");

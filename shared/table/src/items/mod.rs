@@ -18,6 +18,7 @@ pub mod journal;
 pub mod keys;
 pub mod launch;
 pub mod launch_verdict;
+pub mod launched_pods;
 pub mod learned;
 pub mod packed;
 mod packed_forms;
@@ -31,6 +32,7 @@ pub mod template;
 pub mod told;
 pub mod trial;
 pub mod type_record;
+mod uids;
 pub mod unavailable;
 
 pub use catalog::{CatalogMeta, PartMeta};
@@ -40,6 +42,7 @@ pub use instance::InstanceOwner;
 pub use journal::{Journal, journal_from_item};
 pub use keys::JournalOf;
 pub use launch_verdict::DryRunLease;
+pub use launched_pods::{ClaimPods, LaunchedPods, pods_named_in_launch};
 pub use packed::{
     CatalogCache, CatalogError, Refresh, RefreshedParts, Substitute, failed, read_parts, refresh,
     refresh_without_answer,

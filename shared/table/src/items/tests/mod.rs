@@ -112,6 +112,7 @@ fn every_kind_has_its_golden_form_and_reads_back() {
     golden(text, keys::boot(r, c, &boot().class, &boot().image), &boot());
     golden(text, keys::catalog(r), &catalog_meta());
     golden(text, keys::instance_type(r, &type_record().name), &type_record());
+    golden(text, keys::launched_pods(c, launched_pods().at, &launched_pods().launch), &launched_pods());
     for write in Journal::of(JournalOf::Cluster(c)).writes(&journal_record(), 12) {
         let Write::Put { key, item } = write else { panic!("{write:?}") };
         journal_from_item(&key, &item).unwrap();

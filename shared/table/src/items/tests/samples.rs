@@ -22,7 +22,7 @@ use tenon_domain::image::{
     BootMode, EnaSupport, ImageFacts, ImageRecord, ImageState, ImageVolume, RootDeviceType,
 };
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
-use tenon_domain::launch::{CountedPod, Launch, LaunchCause, LaunchClaim, LaunchState};
+use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
 use tenon_domain::launch_verdict::{ClassVerdicts, JudgedRequest, LaunchVerdict, VerdictOutcome};
 use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::placement::ResolvedPlacementGroup;
@@ -136,10 +136,6 @@ pub(super) fn states() -> Vec<ClaimState> {
 }
 
 pub(super) fn launch() -> Launch {
-    let pod = |name: &str| CountedPod {
-        name: NamespacedName { namespace: "shop".into(), name: name.into() },
-        uid: Uid::parse("5d1c").unwrap(),
-    };
     Launch {
         id: "launch-7".parse().unwrap(),
         revision: 1,
@@ -151,12 +147,28 @@ pub(super) fn launch() -> Launch {
         placement: None,
         request: "{\"v\":1}".into(),
         claims: vec![
-            LaunchClaim { name: name("default-3k9x2"), pods: vec![pod("web-1"), pod("web-2")] },
+            LaunchClaim {
+                name: name("default-3k9x2"),
+                pods: vec![Uid::parse("5d1c9f3a-58cc-4372-a567-0e02b2c3d479").unwrap()],
+            },
             LaunchClaim { name: name("default-aaaaa"), pods: vec![] },
+            LaunchClaim { name: name("default-bbbbb"), pods: vec![Uid::parse("5d1c").unwrap()] },
         ],
         cause: LaunchCause::PendingPods,
         created_at: at("00:00:00"),
         state: LaunchState::Requested { attempts: 2, not_before: at("00:00:10") },
+    }
+}
+
+pub(super) fn launched_pods() -> LaunchedPods {
+    let pod = |name: &str| NamespacedName { namespace: "shop".into(), name: name.into() };
+    LaunchedPods {
+        launch: "launch-7".parse().unwrap(),
+        at: at("00:00:00"),
+        claims: vec![
+            ClaimPods { claim: name("default-3k9x2"), pods: vec![pod("web-1"), pod("web-2")] },
+            ClaimPods { claim: name("default-bbbbb"), pods: vec![pod("db.0")] },
+        ],
     }
 }
 
