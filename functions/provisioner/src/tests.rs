@@ -7,6 +7,7 @@ mod nodes;
 mod probes;
 mod races;
 mod reads;
+mod sending;
 mod told;
 mod validation;
 
@@ -453,8 +454,12 @@ mod stepping {
 
     async fn step() {
         let mut waited = false;
-        std::future::poll_fn(|_| {
-            if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }
+        std::future::poll_fn(|context| {
+            if std::mem::replace(&mut waited, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
         })
         .await;
     }

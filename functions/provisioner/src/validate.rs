@@ -30,7 +30,7 @@ use tenon_state::cluster::judged_request;
 use tenon_state::observe::ClusterObservation;
 use tenon_state::step::Change;
 use tenon_state::view::form_error;
-use tenon_table::items::{DryRunLease, form, keys, set};
+use tenon_table::items::{DryRunLease, TemplateItem, form, keys, set};
 use tenon_table::{CommitError, Consistency, Expect, Table, Write, WriteCondition};
 use tenon_table::{commit_through_conflicts, content_commit};
 
@@ -38,7 +38,7 @@ use answer::{DryRunAnswer, of_error};
 use question::{BuiltQuestion, built, pools_digest, probe};
 
 use crate::denials::denial;
-use crate::execute::{DueLaunch, Sending};
+use crate::execute::{make, unmade};
 
 /// The time between two dry runs of RunInstances in a region. EC2 refills two requests a second, which launches by
 /// other tools need too ("Request throttling for the Amazon EC2 API", read November 2026).
@@ -294,10 +294,10 @@ impl<P: Ports> Asking<'_, P> {
                 Err(error) => return Err(error.into()),
             }
         }
-        let due = DueLaunch::built(built);
-        let mut sending = Sending::new(self.cluster, self.observed);
+        let written: Vec<TemplateItem> = built.template_items().collect();
         for (_, template) in &built.templates {
-            if let Err(error) = sending.make_template(self.ports, &due, &template.name).await? {
+            let Some(template) = unmade(view, &written, &template.name) else { continue };
+            if let Err(error) = make(self.ports, self.cluster, template).await? {
                 return Ok(TemplatesMade::Refused(error));
             }
         }

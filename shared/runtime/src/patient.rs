@@ -37,12 +37,6 @@ impl<'a, P: Ports> Patient<'a, P> {
         Self { table: PatientTable { ports, until } }
     }
 
-    /// The same ports without patience.
-    #[must_use]
-    pub const fn impatient(&self) -> &'a P {
-        self.table.ports
-    }
-
     /// Whether the patience has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -134,7 +134,7 @@ impl Hooks for Undisturbed {
     }
 }
 
-/// One task's gate.
+/// One task's gate. Calls that a task makes side by side wait side by side, each for its own time.
 #[derive(Clone)]
 pub struct TaskGate {
     task: &'static str,
@@ -142,11 +142,22 @@ pub struct TaskGate {
     state: Arc<Mutex<GateState>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum GateState {
-    Open,
-    Waiting(SignedDuration),
-    Crashed,
+/// The waits of a task, by its own time: how long it has waited since it began.
+#[derive(Debug, Default)]
+struct GateState {
+    waited: SignedDuration,
+    /// For how long it stopped last.
+    stopped: SignedDuration,
+    is_crashed: bool,
+    /// Calls that wait, in the order in which they began to.
+    waits: BTreeMap<u64, GateWait>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct GateWait {
+    until: SignedDuration,
+    waker: Waker,
 }
 
 /// Why a task's future is pending.
@@ -177,7 +188,7 @@ impl TaskGate {
     /// A gate for a task.
     #[must_use]
     pub fn new(task: &'static str, hooks: Arc<dyn Hooks>) -> Self {
-        Self { task, hooks, state: Arc::new(Mutex::new(GateState::Open)) }
+        Self { task, hooks, state: Arc::default() }
     }
 
     /// Passes the gate.
@@ -190,25 +201,26 @@ impl TaskGate {
             // A call can't be refused after its effect.
             (CallFate::Fail, _) | (CallFate::Deny | CallFate::Break, CallMoment::After) => Passage::Fail,
             (CallFate::Delay(delay), _) => {
-                self.stop(GateState::Waiting(delay)).await;
+                self.pause(delay).await;
                 Passage::Pass
             }
             (CallFate::Crash, _) => {
-                self.stop(GateState::Crashed).await;
+                self.state().is_crashed = true;
+                std::future::pending::<()>().await;
                 // Never reached: the engine drops a crashed task instead of polling it.
                 Passage::Fail
             }
         }
     }
 
-    /// Lets time pass: the task continues afterwards.
+    /// Lets time pass: the caller continues afterwards.
     pub async fn pause(&self, time: SignedDuration) {
-        self.stop(GateState::Waiting(time)).await;
+        let until = self.state().waited.saturating_add(time);
+        GatePause { gate: self, until, id: None }.await;
     }
 
-    fn stop(&self, state: GateState) -> Stopped {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
-        Stopped { polled: false }
+    fn state(&self) -> MutexGuard<'_, GateState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Passes a request to the hooks.
@@ -228,28 +240,116 @@ impl TaskGate {
         self.hooks.as_ref()
     }
 
-    /// Why the task's future was pending; the engine reads it after each poll.
+    /// Why the task's future is pending; the engine reads it after each poll.
     #[must_use]
-    pub fn take_stop(&self) -> TaskStop {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *state, GateState::Open) {
-            GateState::Waiting(delay) => TaskStop::For(delay),
-            GateState::Crashed => TaskStop::Crashed,
-            // A future that is pending for another reason than its gate would never continue.
-            GateState::Open => TaskStop::For(SignedDuration::ZERO),
+    pub fn stop(&self) -> TaskStop {
+        let mut state = self.state();
+        if state.is_crashed {
+            return TaskStop::Crashed;
+        }
+        let first = state.waits.values().map(|wait| wait.until).min();
+        // A future that is pending for another reason than its gate would never continue.
+        state.stopped = first.map_or(SignedDuration::ZERO, |first| first.saturating_sub(state.waited));
+        TaskStop::For(state.stopped)
+    }
+
+    /// Notes before a poll that the time of the task's stop has passed, and wakes the calls that waited for it.
+    pub fn resume(&self) {
+        let mut state = self.state();
+        state.waited = state.waited.saturating_add(std::mem::take(&mut state.stopped));
+        let now = state.waited;
+        let due: Vec<Waker> =
+            state.waits.values().filter(|wait| wait.until <= now).map(|wait| wait.waker.clone()).collect();
+        drop(state);
+        due.iter().for_each(Waker::wake_by_ref);
+    }
+}
+
+/// The wait of one call. It is pending at least once, so that other tasks run even if it waits for no time.
+struct GatePause<'a> {
+    gate: &'a TaskGate,
+    until: SignedDuration,
+    id: Option<u64>,
+}
+
+impl Future for GatePause<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.gate.state();
+        let id = match self.id {
+            Some(_) if self.until <= state.waited => return Poll::Ready(()),
+            Some(id) => id,
+            None => {
+                state.next += 1;
+                state.next
+            }
+        };
+        state.waits.insert(id, GateWait { until: self.until, waker: context.waker().clone() });
+        drop(state);
+        self.id = Some(id);
+        Poll::Pending
+    }
+}
+
+impl Drop for GatePause<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.gate.state().waits.remove(&id);
         }
     }
 }
 
-/// A future that is pending once.
-struct Stopped {
-    polled: bool,
-}
+#[cfg(test)]
+mod tests {
+    use futures::future::join_all;
 
-impl Future for Stopped {
-    type Output = ();
+    use super::*;
 
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.polled, true) { Poll::Ready(()) } else { Poll::Pending }
+    /// Delays each call by its name's length in seconds; the call `crash` is a crash.
+    struct ByName;
+
+    impl Hooks for ByName {
+        fn call(&self, site: CallSite) -> CallFate {
+            if site.call == "crash" {
+                return CallFate::Crash;
+            }
+            CallFate::Delay(SignedDuration::from_secs(i64::try_from(site.call.len()).unwrap()))
+        }
+
+        fn delivery(&self) -> Vec<SignedDuration> {
+            Vec::new()
+        }
+    }
+
+    /// The stops of a task that makes these calls side by side, in milliseconds; `None` is a crash.
+    fn stops(calls: &[&'static str]) -> Vec<Option<i128>> {
+        let gate = TaskGate::new("task", Arc::new(ByName));
+        let calls = calls.iter().map(|call| gate.pass(call, CallMoment::Before));
+        let mut task = std::pin::pin!(join_all(calls));
+        let mut stops = Vec::new();
+        while task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            match gate.stop() {
+                TaskStop::For(time) => {
+                    stops.push(Some(time.as_millis()));
+                    gate.resume();
+                }
+                TaskStop::Crashed => {
+                    stops.push(None);
+                    break;
+                }
+            }
+        }
+        stops
+    }
+
+    #[test]
+    fn calls_side_by_side_wait_each_for_its_own_time() {
+        assert_eq!(stops(&["aaa"]), [Some(3000)]);
+        assert_eq!(stops(&["aaa", "a"]), [Some(1000), Some(2000)]);
+        assert_eq!(stops(&["aa", "bb", "c"]), [Some(1000), Some(1000)]);
+        // More than `join_all` polls without being woken.
+        assert_eq!(stops(&["a"; 100]), [Some(1000)]);
+        assert_eq!(stops(&["a", "crash"]), [None]);
     }
 }

@@ -1,6 +1,7 @@
 //! The delay by a throttled table: EC2's warnings are handled in time, and a burst of pods is launched at once.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -8,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_domain::claim::{ClaimPhase, ClaimState};
 use tenon_domain::id::{ClusterName, InstanceId};
+use tenon_domain::launch::LaunchState;
 use tenon_region::asked::AskedCall;
 use tenon_region::clock::RegionClock;
 use tenon_region::engine::SimulatedRegion;
@@ -16,16 +18,28 @@ use tenon_region::happening::Listeners;
 use tenon_region::scenario::{self, ClusterForm, ImageForm, Scenario, build};
 
 const CLUSTER: &str = "busy";
+/// How long EC2 takes to answer CreateFleet.
+const FLEET_TAKES: SignedDuration = SignedDuration::from_millis(1500);
 /// The catalogue arrives and the class resolves.
 const CALM: SignedDuration = SignedDuration::from_mins(3);
 
-/// Records launches, and throttles every second call of the table on request.
+/// Records launches, their answers and other calls that change something in EC2, delays CreateFleet's answers, and
+/// throttles every second call of the table on request.
 #[derive(Default)]
 struct Listener {
     clock: Mutex<Option<RegionClock>>,
     throttles: AtomicBool,
     calls: AtomicU64,
+    fleet_takes: Mutex<SignedDuration>,
     fleets: Mutex<Vec<Timestamp>>,
+    answers: Mutex<Vec<Timestamp>>,
+    mutating: Mutex<Vec<Timestamp>>,
+}
+
+impl Listener {
+    fn now(&self) -> Timestamp {
+        self.clock.lock().unwrap().as_ref().unwrap().now()
+    }
 }
 
 impl Hooks for Listener {
@@ -37,6 +51,11 @@ impl Hooks for Listener {
             let drawn = (call.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % 2;
             return if drawn == 0 { CallFate::Fail } else { CallFate::Go };
         }
+        if site.call == "ec2.create_fleet" && site.moment == CallMoment::After {
+            let takes = *self.fleet_takes.lock().unwrap();
+            self.answers.lock().unwrap().push(self.now() + takes);
+            return CallFate::Delay(takes);
+        }
         CallFate::Go
     }
 
@@ -46,8 +65,14 @@ impl Hooks for Listener {
 
     fn hear(&self, _: &'static str, asked: AskedCall<'_>) {
         if let AskedCall::CreateFleet(_) = asked {
-            let now = self.clock.lock().unwrap().as_ref().unwrap().now();
-            self.fleets.lock().unwrap().push(now);
+            self.fleets.lock().unwrap().push(self.now());
+        }
+        if let AskedCall::CreateFleet(_)
+        | AskedCall::CreateLaunchTemplate(_)
+        | AskedCall::CreateTags(..)
+        | AskedCall::TerminateInstances(_) = asked
+        {
+            self.mutating.lock().unwrap().push(self.now());
         }
     }
 }
@@ -222,28 +247,60 @@ fn mixed() -> Vec<Value> {
         .collect()
 }
 
-/// The times from the pods' arrival to the first and last launch, in milliseconds.
-fn burst(pods: i64) -> (i64, i64) {
+/// A region to which so many pods of 40 kinds came, when they came, and 15 s later.
+fn burst(pods: i64) -> (Throttled, Timestamp) {
     let deployments = mixed();
     let kinds = i64::try_from(deployments.len()).unwrap();
     let mut throttled = Throttled::new("on-demand", deployments);
+    *throttled.listener.fleet_takes.lock().unwrap() = FLEET_TAKES;
     let began = throttled.region.now();
     for kind in 0..kinds {
         throttled.scale(&format!("app-{kind}"), pods / kinds);
     }
     throttled.pass(SignedDuration::from_secs(15));
-    let fleets = throttled.listener.fleets.lock().unwrap();
-    let after = |at: &Timestamp| i64::try_from(at.duration_since(began).as_millis()).unwrap();
-    (after(fleets.first().unwrap()), after(fleets.last().unwrap()))
+    (throttled, began)
 }
 
 #[test]
 fn the_first_launch_of_a_burst_goes_out_while_the_rest_is_committed() {
     let check = |pods, first_within, last_within| {
-        let (first, last) = burst(pods);
+        let (throttled, began) = burst(pods);
+        let fleets = throttled.listener.fleets.lock().unwrap();
+        let after = |at: &Timestamp| at.duration_since(began).as_millis();
+        let (first, last) = (after(fleets.first().unwrap()), after(fleets.last().unwrap()));
         assert!(first <= first_within, "the first launch of {pods} pods went out after {first} ms");
         assert!(last <= last_within, "the last launch of {pods} pods went out after {last} ms");
     };
-    check(1200, 1500, 3000);
-    check(5000, 1500, 8000);
+    check(1200, 1500, 2000);
+    check(5000, 1500, 5500);
+}
+
+#[test]
+fn a_burst_is_asked_for_in_one_wake_and_settled_as_answers_come() {
+    let (throttled, began) = burst(2000);
+    let launches = throttled.region.launches(&throttled.cluster);
+    let looks: BTreeSet<Timestamp> = launches.iter().map(|launch| launch.created_at).collect();
+    let [look] = Vec::from_iter(looks)[..] else { panic!("several looks") };
+    let pods: usize = launches.iter().flat_map(|launch| &launch.claims).map(|claim| claim.pods.len()).sum();
+    assert_eq!(pods, 2000, "one look plans for all");
+    assert!(look.duration_since(began) <= SignedDuration::from_secs(2), "{look}");
+    let (fleets, answers) =
+        (throttled.listener.fleets.lock().unwrap(), throttled.listener.answers.lock().unwrap());
+    assert_eq!((fleets.len(), answers.len()), (launches.len(), launches.len()), "each is sent once");
+    let last = *answers.iter().max().unwrap();
+    let took = last.duration_since(look);
+    assert!(
+        took <= SignedDuration::from_secs(5),
+        "the last of {} answers came after {took:#}",
+        answers.len()
+    );
+    // Names follow the answers.
+    let mutating = throttled.listener.mutating.lock().unwrap();
+    let mutating = mutating.iter().filter(|at| **at < last).count();
+    assert!(mutating <= launches.len() + 20, "{mutating} calls for {} launches", launches.len());
+    for launch in &launches {
+        let LaunchState::Settled { at, instances } = launch.state else { panic!("{launch:?}") };
+        assert_eq!(instances as usize, launch.claims.len());
+        assert!(at.duration_since(look) <= took + SignedDuration::from_secs(1), "settled at {at}");
+    }
 }

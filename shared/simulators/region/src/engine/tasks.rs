@@ -84,9 +84,10 @@ impl SimulatedRegion {
         self.run_task(id);
     }
 
-    /// Polls a task until it ends, waits or crashes.
+    /// Polls a task, after the time for which it stopped, until it ends, waits or crashes.
     pub(super) fn run_task(&mut self, id: TaskId) {
         let Some(mut task) = self.tasks.remove(&id) else { return };
+        task.gate.resume();
         let mut context = Context::from_waker(Waker::noop());
         let ended = match &mut task.run {
             TaskRun::Invocation { function, batch, future } => match future.as_mut().poll(&mut context) {
@@ -107,7 +108,7 @@ impl SimulatedRegion {
             },
         };
         if !ended {
-            match task.gate.take_stop() {
+            match task.gate.stop() {
                 TaskStop::For(delay) => {
                     let at = self.clock.now().checked_add(delay).unwrap_or(Timestamp::MAX);
                     self.timeline.at(at, TimelineEvent::Resume(id));
