@@ -31,6 +31,7 @@ use ask::{AnsweredLaunch, SendOutcome, ask_all};
 use record::{put_off, record};
 
 pub(crate) use due::{DueLaunch, due};
+pub(crate) use record::CLAIM_KEPT;
 pub(crate) use sent::SentLaunches;
 pub(crate) use tag::tag;
 pub(crate) use templates::{make, unmade};

@@ -10,6 +10,7 @@
 mod commit;
 mod denials;
 mod execute;
+mod lost;
 mod plan;
 pub mod settle;
 #[cfg(test)]
@@ -28,7 +29,7 @@ use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_runtime::patient::PATIENCE;
 use tenon_runtime::ports::WAKE_AT_MOST;
 use tenon_runtime::{BusEvent, Handler, HandlerError, Patient, Ports, Signals, WakeScope};
-use tenon_state::commit::CommitOutcome;
+use tenon_state::commit::{CommitOutcome, commit};
 use tenon_state::heads::Watch;
 use tenon_state::observe::{Caches, ClusterObservation, observe};
 use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, changed, look_again, run};
@@ -148,8 +149,17 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
     ) -> Result<AfterCommit, HandlerError> {
         let retry_at = done.sent.retry_at.filter(|at| *at > self.began);
         done.wake_at = [planned.wake_at, retry_at].into_iter().flatten().min();
-        done.idle = planned.built.launches.is_empty();
+        done.idle = planned.built.launches.is_empty() && planned.lost.is_empty();
         done.lost = false;
+        if !planned.lost.is_empty() {
+            let revision = observed.view.generations.revision;
+            let outcome = commit(self.ports, self.cluster, revision, planned.groups).await?;
+            done.lost = outcome == CommitOutcome::Lost;
+            if !done.lost {
+                done.sent.failed.extend(planned.lost);
+            }
+            return Ok(AfterCommit::LookAgain);
+        }
         if done.idle {
             done.sent.plan_again = false;
             return Ok(AfterCommit::Settled);

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use tenon_domain::api::Pod;
 use tenon_domain::api::pod::DEFAULT_SCHEDULER;
+use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClusterName, Region};
 use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::launch::LaunchCause;
@@ -23,12 +24,16 @@ use tenon_state::step::Change;
 use tenon_state::view::ClusterView;
 use tenon_table::WriteGroup;
 
+use crate::lost::{LostLaunches, lost_launches};
+
 /// A plan, ready to be committed.
 #[derive(Debug, Default)]
 pub(crate) struct PlannedLaunches {
     /// The launches with their claims.
     pub(crate) built: Built,
-    /// The writes of each launch.
+    /// Claims whose launch is lost; while there are such, no launch is planned.
+    pub(crate) lost: Vec<Claim>,
+    /// The writes of each launch, or of each lost claim.
     pub(crate) groups: Vec<WriteGroup>,
     /// When to look again although nothing may have changed.
     pub(crate) wake_at: Option<Timestamp>,
@@ -53,6 +58,11 @@ pub(crate) fn plan(
     world.left_alone().for_each(|pod| told.tell(left_alone(pod)));
     let pods = world.pending();
     let recount_at = world.recount_at();
+    if let Some(lost) = lost_launches(cluster, view, &pods, &mut told) {
+        let LostLaunches { failed, groups, wake_at } = lost;
+        let wake_at = Some(recount_at.map_or(wake_at, |at| at.min(wake_at)));
+        return (PlannedLaunches { lost: failed, groups, wake_at, ..PlannedLaunches::default() }, told);
+    }
     if pods.is_empty() {
         return (PlannedLaunches { wake_at: recount_at, ..PlannedLaunches::default() }, told);
     }
@@ -80,7 +90,7 @@ pub(crate) fn plan(
     // The next look plans claims without a launch again.
     let again = (!built.refused.is_empty()).then(|| look_again(view.now));
     let wake_at = [plan.wake_at, recount_at, again].into_iter().flatten().min();
-    (PlannedLaunches { groups, wake_at, built }, told)
+    (PlannedLaunches { built, lost: Vec::new(), groups, wake_at }, told)
 }
 
 fn left_alone(pod: &Pod) -> Finding {

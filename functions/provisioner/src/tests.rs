@@ -3,6 +3,7 @@
 
 mod bursts;
 mod commits;
+mod lost;
 mod nodes;
 mod probes;
 mod races;

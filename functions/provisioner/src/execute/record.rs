@@ -14,7 +14,7 @@ use tenon_table::{CommitError, Expect, Write, commit_through_conflicts};
 use crate::settle::{SettleFailure, Settlement};
 
 /// How long a failed claim is kept.
-const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
+pub(crate) const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// How long a launch without instances is kept.
 const LAUNCH_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
 

@@ -17,8 +17,8 @@ mod items;
 
 use items::{
     ask_later, believe_empty, claims_written, classes_written, count_marks, deal_twice, deny_for_ever,
-    double_learned, double_requests, drop_leases, forget_unneeded, keep_templates, learned_written,
-    mix_up_images, raise_revision, shift_back, tell_ready,
+    double_learned, double_requests, drop_leases, forget_pods, forget_unneeded, keep_templates,
+    learned_written, mix_up_images, raise_revision, shift_back, tell_ready,
 };
 
 use crate::pipeline::{APPROVED, BUILDING, BUILT, STAGE};
@@ -45,7 +45,7 @@ tenon_domain::words! {
         BudgetsOfPodsIgnored,
         /// Disruption doesn't see leaving nodes.
         GoingNotCounted,
-        /// Claims are committed without their launches.
+        /// The provisioner writes no launch: its claims have none, and the answers of replacements stay unknown.
         LaunchesLost,
         /// Launches ask EC2 for no instance.
         EmptyLaunches,
@@ -165,9 +165,7 @@ impl Sabotage {
 
     pub(crate) fn tamper_page(self, task: &str, page: &mut QueryPage) {
         match self {
-            Self::CountsForgotten if task == "provisioner" => {
-                page.items.retain(|(key, _)| !key.sk.starts_with("LAUNCH#"));
-            }
+            Self::CountsForgotten if task == "provisioner" => page.items.iter_mut().for_each(forget_pods),
             Self::GoingNotCounted if task == "disruption" => page.items.retain(|(key, item)| {
                 let phase = item.get("phase").and_then(Value::as_text);
                 !key.sk.starts_with("COMMAND#")

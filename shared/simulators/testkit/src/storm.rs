@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::Claim;
-use tenon_domain::id::{ClaimName, ClusterName, LaunchId, NodeClassName, NodePoolName, Uid};
+use tenon_domain::id::{ClaimName, ClientToken, ClusterName, LaunchId, NodeClassName, NodePoolName, Uid};
+use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
 use tenon_memory_table::block_on;
 use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::TaskGate;
@@ -95,7 +96,11 @@ impl Storm {
         let mut storm = Self { region, cluster, table, claim, dice };
         storm.pass(CALM_BEFORE);
         let token = CommitToken::of_texts(["storm"]);
-        let writes = vec![put(keys::claim(&storm.cluster, &storm.claim.name), &storm.claim)];
+        let launch = settled_launch(&storm.claim)?;
+        let writes = vec![
+            put(keys::claim(&storm.cluster, &storm.claim.name), &storm.claim),
+            put(keys::launch(&storm.cluster, &launch.id), &launch),
+        ];
         block_on(storm.table.commit(&Commit { token, conditions: Vec::new(), writes })).ok()?;
         Some(storm)
     }
@@ -121,6 +126,25 @@ impl Storm {
         let more = i64::try_from(self.dice.between(1, 3)).unwrap_or(1);
         let _ = site.cluster().scale(name, |replicas| replicas.saturating_add(more));
     }
+}
+
+/// The claim's launch, of no pod.
+fn settled_launch(claim: &Claim) -> Option<Launch> {
+    Some(Launch {
+        id: claim.launch.clone(),
+        revision: 1,
+        pool: claim.pool.clone(),
+        class: claim.class.clone(),
+        token: ClientToken::parse("tenon-storm").ok()?,
+        request: String::new(),
+        made_from: None,
+        reservation: None,
+        placement: None,
+        claims: vec![LaunchClaim { name: claim.name.clone(), pods: Vec::new() }],
+        cause: LaunchCause::PendingPods,
+        created_at: claim.created_at,
+        state: LaunchState::Settled { at: claim.created_at, instances: 1 },
+    })
 }
 
 /// UIDs of pending pods without a claim.

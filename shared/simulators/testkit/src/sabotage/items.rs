@@ -81,6 +81,18 @@ pub(super) fn shift_back((key, item): &mut (Key, Item)) {
     }
 }
 
+/// Shows a launch as if no pod were counted on its claims.
+pub(super) fn forget_pods((key, item): &mut (Key, Item)) {
+    let Some(Value::L(claims)) = item.get_mut("claims").filter(|_| key.sk.starts_with("LAUNCH#")) else {
+        return;
+    };
+    for claim in claims {
+        if let Value::M(fields) = claim {
+            fields.remove("pods");
+        }
+    }
+}
+
 /// Commits launches as if none of their offerings were marked.
 pub(super) fn drop_leases(commit: &mut Commit) {
     if commit.writes.iter().any(|write| write.key().sk.starts_with("LAUNCH#")) {
