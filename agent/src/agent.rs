@@ -429,20 +429,11 @@ fn may_wait(encoded: &Encoded, before: &Manifest, burst: Burst) -> bool {
 
 /// Lists everything that a snapshot holds.
 async fn observe_objects<K: Kube>(kube: &K) -> Result<ClusterObjects, KubeError> {
-    let mut volumes = list(kube, Kind::PersistentVolume).await?;
-    volumes.extend(list(kube, Kind::PersistentVolumeClaim).await?);
-    volumes.extend(list(kube, Kind::StorageClass).await?);
-    Ok(ClusterObjects {
-        pods: kube.pods().await?,
-        nodes: list(kube, Kind::Node).await?,
-        daemon_sets: list(kube, Kind::DaemonSet).await?,
-        pdbs: list(kube, Kind::PodDisruptionBudget).await?,
-        volumes,
-        node_pools: list(kube, Kind::NodePool).await?,
-        node_classes: list(kube, Kind::Ec2NodeClass).await?,
-        node_claims: list(kube, Kind::NodeClaim).await?,
-        namespaces: list(kube, Kind::Namespace).await?,
-        kubernetes_version: None,
-        reports: Vec::new(),
-    })
+    let mut objects = ClusterObjects { pods: kube.pods().await?, ..ClusterObjects::default() };
+    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Pod) {
+        if let Some(of_kind) = kind.chunks().and_then(|chunks| objects.plain(chunks)) {
+            of_kind.extend(list(kube, kind).await?);
+        }
+    }
+    Ok(objects)
 }

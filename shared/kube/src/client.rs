@@ -26,7 +26,7 @@ use crate::notes::Notes;
 use crate::prune::{ObjectForm, Pruned};
 use crate::resource::collection;
 use crate::store::{Cell, Changes, KeptObject, ListAnswer, ObjectName, keep_object, name_of};
-use crate::watch::{Listing, WATCHED, watch_objects, watch_pods};
+use crate::watch::{Listing, watch_objects, watch_pods, watched};
 
 /// The timeout of a call; the agent's next step repeats it. A leader that hangs here loses its lease.
 const CALL_TIMEOUT: Duration = Duration::from_secs(8);
@@ -64,7 +64,7 @@ impl KubeClient {
         let changes = Changes::default();
         let pods = Arc::new(Cell::new(Kind::Pod, changes.clone()));
         let cell = |kind| (kind, Arc::new(Cell::new(kind, changes.clone())));
-        let objects: BTreeMap<Kind, Arc<Cell<Object>>> = WATCHED.into_iter().map(cell).collect();
+        let objects: BTreeMap<Kind, Arc<Cell<Object>>> = watched().map(cell).collect();
         let mut watches = JoinSet::new();
         watches.spawn(watch_pods(client.clone(), Arc::clone(&pods), listing));
         for cell in objects.values() {

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub use client::KubeClient;
 pub use kube::{Client, Config, Error};
 pub use store::Changes;
-pub use watch::{Listing, WATCHED};
+pub use watch::{Listing, watched};
 
 /// The timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -39,19 +39,10 @@ pub enum Listing {
     Paged,
 }
 
-/// The watched kinds besides pods.
-pub const WATCHED: [Kind; 10] = [
-    Kind::Node,
-    Kind::Namespace,
-    Kind::PersistentVolume,
-    Kind::PersistentVolumeClaim,
-    Kind::StorageClass,
-    Kind::DaemonSet,
-    Kind::PodDisruptionBudget,
-    Kind::NodePool,
-    Kind::Ec2NodeClass,
-    Kind::NodeClaim,
-];
+/// The watched kinds besides pods: those that a snapshot holds.
+pub fn watched() -> impl Iterator<Item = Kind> {
+    Kind::ALL.into_iter().filter(|kind| *kind != Kind::Pod && kind.chunks().is_some())
+}
 
 /// Watches a kind of plain objects for ever.
 pub(crate) async fn watch_objects(client: Client, cell: Arc<Cell<Object>>, listing: Listing) {

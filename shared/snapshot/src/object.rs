@@ -12,6 +12,8 @@ use serde_json::Value;
 use tenon_domain::manifest;
 use tenon_domain::taint::{Taint, Toleration};
 
+use crate::snapshot::ChunkKind;
+
 /// An object in Kubernetes' own form, shared: listing thousands copies no JSON.
 pub type Object = Arc<Value>;
 
@@ -82,6 +84,31 @@ impl Kind {
             Self::Lease => "coordination.k8s.io/v1",
             Self::NodePool | Self::NodeClaim => "karpenter.sh/v1",
             Self::Ec2NodeClass => "karpenter.k8s.aws/v1",
+        }
+    }
+
+    /// The chunks of a snapshot that its objects are in; `None` for a kind that isn't reported, whose objects the agent
+    /// only reads one by one, if at all.
+    #[must_use]
+    pub const fn chunks(self) -> Option<ChunkKind> {
+        match self {
+            Self::Pod => Some(ChunkKind::Pods),
+            Self::Node => Some(ChunkKind::Nodes),
+            Self::Namespace => Some(ChunkKind::Namespaces),
+            Self::PersistentVolume | Self::PersistentVolumeClaim | Self::StorageClass => {
+                Some(ChunkKind::Volumes)
+            }
+            Self::DaemonSet => Some(ChunkKind::DaemonSets),
+            Self::PodDisruptionBudget => Some(ChunkKind::Pdbs),
+            Self::NodePool => Some(ChunkKind::NodePools),
+            Self::Ec2NodeClass => Some(ChunkKind::NodeClasses),
+            Self::NodeClaim => Some(ChunkKind::NodeClaims),
+            Self::Deployment
+            | Self::ReplicaSet
+            | Self::StatefulSet
+            | Self::Job
+            | Self::PriorityClass
+            | Self::Lease => None,
         }
     }
 

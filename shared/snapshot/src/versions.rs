@@ -39,22 +39,10 @@ impl ObjectChange {
     /// The deletion of an object of this kind.
     #[must_use]
     pub fn of_deleted(kind: Kind) -> Self {
-        match kind {
-            Kind::Node | Kind::NodeClaim | Kind::NodePool => Self::Deletion,
-            Kind::Pod
-            | Kind::Namespace
-            | Kind::PersistentVolume
-            | Kind::PersistentVolumeClaim
-            | Kind::StorageClass
-            | Kind::DaemonSet
-            | Kind::Deployment
-            | Kind::ReplicaSet
-            | Kind::StatefulSet
-            | Kind::Job
-            | Kind::PodDisruptionBudget
-            | Kind::PriorityClass
-            | Kind::Lease
-            | Kind::Ec2NodeClass => Self::Other,
+        if [Kind::Node, Kind::NodeClaim, Kind::NodePool].contains(&kind) {
+            Self::Deletion
+        } else {
+            Self::Other
         }
     }
 }

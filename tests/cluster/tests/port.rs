@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tenon_cluster_tests::Cluster;
 use tenon_domain::manifest;
 use tenon_kube::lease::{Election, Leadership};
-use tenon_kube::{KubeClient, Listing, WATCHED};
+use tenon_kube::{KubeClient, Listing, watched};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 use tenon_snapshot::{Deletion, Eviction, Kube, KubeError, Note, NoteKind, Precondition};
 
@@ -139,7 +139,7 @@ impl PortWorld {
     async fn lists(&mut self) -> Told {
         let version = self.kube.version().await.map_err(told("version"))?;
         assert!(version.starts_with("1.") && version.split('.').count() == 2, "{version}");
-        for kind in WATCHED {
+        for kind in watched() {
             self.kube.list(kind).await.map_err(told("list"))?;
         }
         self.kube.pods().await.map_err(told("list pods"))?;

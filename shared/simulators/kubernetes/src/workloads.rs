@@ -27,6 +27,15 @@ const DAEMON_TOLERATIONS: [(&str, &str); 6] = [
     (UNSCHEDULABLE, "NoSchedule"),
 ];
 
+/// The controllers.
+const RECONCILED: [(Kind, fn(&mut ClusterState, &Object)); 5] = [
+    (Kind::Deployment, ClusterState::reconcile_deployment),
+    (Kind::ReplicaSet, ClusterState::reconcile_replica_set),
+    (Kind::StatefulSet, ClusterState::reconcile_stateful_set),
+    (Kind::Job, ClusterState::reconcile_job),
+    (Kind::DaemonSet, ClusterState::reconcile_daemon_set),
+];
+
 impl ClusterState {
     /// Reconciles the pods of one workload.
     pub(super) fn reconcile_workload(&mut self, key: &ObjectKey) {
@@ -34,25 +43,11 @@ impl ClusterState {
         if object::deleted_at(&owner).is_some() {
             return;
         }
-        match key.kind {
-            Kind::Deployment => self.reconcile_deployment(&owner),
-            Kind::ReplicaSet => self.reconcile_replica_set(&owner),
-            Kind::StatefulSet => self.reconcile_stateful_set(&owner),
-            Kind::Job => self.reconcile_job(&owner),
-            Kind::DaemonSet => self.reconcile_daemon_set(&owner),
-            Kind::Pod
-            | Kind::Node
-            | Kind::Namespace
-            | Kind::PersistentVolume
-            | Kind::PersistentVolumeClaim
-            | Kind::StorageClass
-            | Kind::PodDisruptionBudget
-            | Kind::PriorityClass
-            | Kind::Lease
-            | Kind::NodePool
-            | Kind::Ec2NodeClass
-            | Kind::NodeClaim => {}
-        }
+        let reconcile: fn(&mut Self, &Object) = match RECONCILED.iter().find(|(kind, _)| *kind == key.kind) {
+            Some((_, reconcile)) => *reconcile,
+            None => return,
+        };
+        reconcile(self, &owner);
     }
 
     fn reconcile_deployment(&mut self, deployment: &Object) {

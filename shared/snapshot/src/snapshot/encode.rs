@@ -47,6 +47,23 @@ pub struct ClusterObjects {
     pub reports: Vec<ActionReport>,
 }
 
+impl ClusterObjects {
+    /// The objects of such chunks, if these hold plain objects.
+    pub const fn plain(&mut self, chunks: ChunkKind) -> Option<&mut Vec<Object>> {
+        match chunks {
+            ChunkKind::Nodes => Some(&mut self.nodes),
+            ChunkKind::DaemonSets => Some(&mut self.daemon_sets),
+            ChunkKind::Pdbs => Some(&mut self.pdbs),
+            ChunkKind::Volumes => Some(&mut self.volumes),
+            ChunkKind::NodePools => Some(&mut self.node_pools),
+            ChunkKind::NodeClasses => Some(&mut self.node_classes),
+            ChunkKind::NodeClaims => Some(&mut self.node_claims),
+            ChunkKind::Namespaces => Some(&mut self.namespaces),
+            ChunkKind::Pods | ChunkKind::Shapes | ChunkKind::Reports => None,
+        }
+    }
+}
+
 /// A snapshot, ready to be written.
 #[derive(Debug, Clone)]
 pub struct Encoded {

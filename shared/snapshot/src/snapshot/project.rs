@@ -31,25 +31,10 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Pods are kept as [`crate::pod::SeenPod`].
 #[must_use]
 pub fn keep(kind: Kind, mut object: Value) -> Value {
-    match kind {
-        Kind::Pod
-        | Kind::Deployment
-        | Kind::ReplicaSet
-        | Kind::StatefulSet
-        | Kind::Job
-        | Kind::PriorityClass
-        | Kind::Lease => return object,
-        Kind::Node
-        | Kind::DaemonSet
-        | Kind::PodDisruptionBudget
-        | Kind::PersistentVolume
-        | Kind::PersistentVolumeClaim
-        | Kind::StorageClass
-        | Kind::Namespace
-        | Kind::NodePool
-        | Kind::Ec2NodeClass
-        | Kind::NodeClaim => manifest::keep(kind.as_str(), &mut object),
+    if kind == Kind::Pod || kind.chunks().is_none() {
+        return object;
     }
+    manifest::keep(kind.as_str(), &mut object);
     if let Some(metadata) = fields(&mut object, "/metadata") {
         let ours = |key: &str| key.starts_with("tenon.dev/");
         if kind == Kind::Node {
