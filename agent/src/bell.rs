@@ -77,9 +77,9 @@ impl Ring {
     }
 }
 
-/// Whether chunks of a kind tell which pods exist.
+/// Whether chunks of a kind tell which pods exist, or follow them: volumes are attached where pods are bound.
 pub(crate) const fn is_of_pods(kind: &ChunkKind) -> bool {
-    matches!(kind, ChunkKind::Pods | ChunkKind::Shapes)
+    matches!(kind, ChunkKind::Pods | ChunkKind::Shapes | ChunkKind::Attachments)
 }
 
 #[cfg(test)]

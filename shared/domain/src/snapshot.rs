@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::node_claim::NodeClaimObject;
-use crate::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
-use crate::api::workload::{DaemonSet, PodDisruptionBudget};
+use crate::api::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment};
+use crate::api::workload::{DaemonSet, PodDisruptionBudget, Service};
 use crate::api::{Ec2NodeClass, Node, NodePool, Pod};
 
 /// The report of one cluster's agent.
@@ -35,6 +35,12 @@ pub struct Snapshot {
     pub persistent_volume_claims: Vec<PersistentVolumeClaim>,
     /// Storage classes.
     pub storage_classes: Vec<StorageClass>,
+    /// The limits of Nodes on volumes; empty from an agent that doesn't report them.
+    pub csi_nodes: Vec<CsiNode>,
+    /// Volumes that are attached to Nodes.
+    pub volume_attachments: Vec<VolumeAttachment>,
+    /// Services' selectors.
+    pub services: Vec<Service>,
     /// Labels of namespaces, by name.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// NodePools that could be read.

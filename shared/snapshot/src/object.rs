@@ -32,6 +32,12 @@ tenon_domain::words! {
         PersistentVolumeClaim,
         /// `storage.k8s.io/v1 StorageClass`.
         StorageClass,
+        /// `storage.k8s.io/v1 CSINode`.
+        CsiNode = "CSINode",
+        /// `storage.k8s.io/v1 VolumeAttachment`.
+        VolumeAttachment,
+        /// `v1 Service`.
+        Service,
         /// `apps/v1 DaemonSet`.
         DaemonSet,
         /// `apps/v1 Deployment`.
@@ -75,8 +81,9 @@ impl Kind {
             | Self::Node
             | Self::Namespace
             | Self::PersistentVolume
-            | Self::PersistentVolumeClaim => "v1",
-            Self::StorageClass => "storage.k8s.io/v1",
+            | Self::PersistentVolumeClaim
+            | Self::Service => "v1",
+            Self::StorageClass | Self::CsiNode | Self::VolumeAttachment => "storage.k8s.io/v1",
             Self::DaemonSet | Self::Deployment | Self::ReplicaSet | Self::StatefulSet => "apps/v1",
             Self::Job => "batch/v1",
             Self::PodDisruptionBudget => "policy/v1",
@@ -98,6 +105,8 @@ impl Kind {
             Self::PersistentVolume | Self::PersistentVolumeClaim | Self::StorageClass => {
                 Some(ChunkKind::Volumes)
             }
+            Self::CsiNode | Self::VolumeAttachment => Some(ChunkKind::Attachments),
+            Self::Service => Some(ChunkKind::Services),
             Self::DaemonSet => Some(ChunkKind::DaemonSets),
             Self::PodDisruptionBudget => Some(ChunkKind::Pdbs),
             Self::NodePool => Some(ChunkKind::NodePools),
@@ -120,12 +129,15 @@ impl Kind {
             | Self::Namespace
             | Self::PersistentVolume
             | Self::StorageClass
+            | Self::CsiNode
+            | Self::VolumeAttachment
             | Self::PriorityClass
             | Self::NodePool
             | Self::Ec2NodeClass
             | Self::NodeClaim => ResourceScope::Cluster,
             Self::Pod
             | Self::PersistentVolumeClaim
+            | Self::Service
             | Self::DaemonSet
             | Self::Deployment
             | Self::ReplicaSet

@@ -1,4 +1,6 @@
-//! Storage objects: the volumes that bind pods to places.
+//! Storage objects: the volumes that bind pods to places, and how many a Node may attach.
+
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
@@ -40,6 +42,28 @@ pub struct StorageClass {
     pub binding: VolumeBinding,
     /// `allowedTopologies`, ORed.
     pub allowed_topologies: Vec<NodeSelectorTerm>,
+}
+
+/// A CSINode: the CSI drivers of the Node of its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CsiNode {
+    /// Its metadata.
+    pub meta: ObjectMeta,
+    /// By driver, `allocatable.count`: how many volumes the Node may attach; `None` without a limit.
+    pub drivers: BTreeMap<String, Option<u32>>,
+}
+
+/// A VolumeAttachment: a volume that is attached to a Node, or will be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeAttachment {
+    /// Its metadata.
+    pub meta: ObjectMeta,
+    /// `spec.attacher`: the CSI driver.
+    pub driver: String,
+    /// `spec.nodeName`.
+    pub node: String,
+    /// `spec.source.persistentVolumeName`; a volume that a pod names inline has none.
+    pub volume: Option<String>,
 }
 
 /// `volumeBindingMode`.

@@ -1,4 +1,4 @@
-//! Controllers of pods, and PodDisruptionBudgets.
+//! Controllers of pods, PodDisruptionBudgets and Services.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,6 +74,15 @@ impl DaemonSet {
         let template = Arc::new(PodShape { requests, ..PodShape::clone(&self.template) });
         Self { meta: self.meta.clone(), template }
     }
+}
+
+/// A Service: kube-scheduler spreads the pods that it selects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// Its metadata.
+    pub meta: ObjectMeta,
+    /// `spec.selector`, by which it selects pods of its namespace; an absent one selects none.
+    pub selector: Option<BTreeMap<String, String>>,
 }
 
 /// A PodDisruptionBudget, `policy/v1`.

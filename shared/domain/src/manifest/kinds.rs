@@ -12,18 +12,19 @@ use super::decode::{At, Place, UnknownField, UnknownFields, Whole, quoted};
 use super::fields::{MOST, integer};
 use super::meta::{KindScope, Metadata, SERVERS};
 use super::{ManifestObject, Manifests};
-use super::{node, node_claim, node_class, node_pool, pdb, pod, storage, workload};
+use super::{node, node_claim, node_class, node_pool, pdb, pod, service, storage, workload};
 use crate::api::meta::ObjectMeta;
 use crate::api::workload::WorkloadKind;
 use crate::requirement::hints::nearest;
 
 /// Kinds that are read, each with its `apiVersion`.
-const KINDS: [(&str, &str); 18] = [
+const KINDS: [(&str, &str); 21] = [
     ("Pod", "v1"),
     ("Node", "v1"),
     ("Namespace", "v1"),
     ("PersistentVolume", "v1"),
     ("PersistentVolumeClaim", "v1"),
+    ("Service", "v1"),
     ("Deployment", "apps/v1"),
     ("ReplicaSet", "apps/v1"),
     ("StatefulSet", "apps/v1"),
@@ -31,6 +32,8 @@ const KINDS: [(&str, &str); 18] = [
     ("Job", "batch/v1"),
     ("CronJob", "batch/v1"),
     ("StorageClass", "storage.k8s.io/v1"),
+    ("CSINode", "storage.k8s.io/v1"),
+    ("VolumeAttachment", "storage.k8s.io/v1"),
     ("PriorityClass", "scheduling.k8s.io/v1"),
     ("PodDisruptionBudget", "policy/v1"),
     ("NodePool", "karpenter.sh/v1"),
@@ -60,6 +63,9 @@ impl Collected {
             ManifestObject::PersistentVolume(o) => keyed("PersistentVolume", &o.meta),
             ManifestObject::PersistentVolumeClaim(o) => keyed("PersistentVolumeClaim", &o.meta),
             ManifestObject::StorageClass(o) => keyed("StorageClass", &o.meta),
+            ManifestObject::CsiNode(o) => keyed("CSINode", &o.meta),
+            ManifestObject::VolumeAttachment(o) => keyed("VolumeAttachment", &o.meta),
+            ManifestObject::Service(o) => keyed("Service", &o.meta),
             ManifestObject::Namespace(o) => keyed("Namespace", o),
             ManifestObject::PodDisruptionBudget(o) => keyed("PodDisruptionBudget", &o.meta),
             ManifestObject::NodePool(o) => keyed("NodePool", &o.meta),
@@ -90,6 +96,9 @@ impl Collected {
                 ManifestObject::PersistentVolume(o) => manifests.persistent_volumes.push(*o),
                 ManifestObject::PersistentVolumeClaim(o) => manifests.persistent_volume_claims.push(*o),
                 ManifestObject::StorageClass(o) => manifests.storage_classes.push(*o),
+                ManifestObject::CsiNode(o) => manifests.csi_nodes.push(*o),
+                ManifestObject::VolumeAttachment(o) => manifests.volume_attachments.push(*o),
+                ManifestObject::Service(o) => manifests.services.push(*o),
                 ManifestObject::Namespace(o) => manifests.namespaces.push(*o),
                 ManifestObject::PodDisruptionBudget(o) => manifests.pdbs.push(*o),
                 ManifestObject::NodePool(o) => manifests.node_pools.push(*o),
@@ -189,6 +198,9 @@ pub(super) fn read_stored(at: At<'_, '_>) -> Option<ManifestObject> {
         | ManifestObject::PersistentVolume(_)
         | ManifestObject::PersistentVolumeClaim(_)
         | ManifestObject::StorageClass(_)
+        | ManifestObject::CsiNode(_)
+        | ManifestObject::VolumeAttachment(_)
+        | ManifestObject::Service(_)
         | ManifestObject::Namespace(_)
         | ManifestObject::PodDisruptionBudget(_)
         | ManifestObject::PriorityClass(_)
@@ -269,6 +281,11 @@ pub(super) fn read_kind(at: At<'_, '_>, kind: &str) -> Option<ManifestObject> {
             storage::read_persistent_volume_claim(at).map(Box::new).map(ManifestObject::PersistentVolumeClaim)
         }
         "StorageClass" => storage::read_storage_class(at).map(Box::new).map(ManifestObject::StorageClass),
+        "CSINode" => storage::read_csi_node(at).map(Box::new).map(ManifestObject::CsiNode),
+        "VolumeAttachment" => {
+            storage::read_volume_attachment(at).map(Box::new).map(ManifestObject::VolumeAttachment)
+        }
+        "Service" => service::read_service(at).map(Box::new).map(ManifestObject::Service),
         "Namespace" => read_namespace(at).map(Box::new).map(ManifestObject::Namespace),
         "PodDisruptionBudget" => {
             pdb::read_pod_disruption_budget(at).map(Box::new).map(ManifestObject::PodDisruptionBudget)

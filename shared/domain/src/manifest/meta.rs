@@ -37,6 +37,10 @@ pub(super) struct ObjectFields<S, T> {
     pub(super) status: Option<T>,
 }
 
+/// A part of an object that nobody reads.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Unread {}
+
 impl<S, T> ObjectFields<S, T> {
     /// Its `spec`; an error if it is missing.
     pub(super) fn spec(&mut self, place: &Place<'_>) -> Option<S> {

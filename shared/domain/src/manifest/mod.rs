@@ -36,6 +36,7 @@ mod priority;
 mod requirements;
 mod scalar;
 mod selector;
+mod service;
 mod shapes;
 mod storage;
 mod workload;
@@ -54,8 +55,8 @@ use crate::api::node_claim::NodeClaimObject;
 use crate::api::node_class::Ec2NodeClass;
 use crate::api::node_pool::NodePool;
 use crate::api::pod::Pod;
-use crate::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
-use crate::api::workload::{DaemonSet, PodDisruptionBudget, Workload};
+use crate::api::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment};
+use crate::api::workload::{DaemonSet, PodDisruptionBudget, Service, Workload};
 
 use decode::{At, ManifestContext};
 use error::ObjectProblem;
@@ -82,6 +83,12 @@ pub struct Manifests {
     pub persistent_volume_claims: Vec<PersistentVolumeClaim>,
     /// StorageClasses.
     pub storage_classes: Vec<StorageClass>,
+    /// CSINodes.
+    pub csi_nodes: Vec<CsiNode>,
+    /// VolumeAttachments.
+    pub volume_attachments: Vec<VolumeAttachment>,
+    /// Services.
+    pub services: Vec<Service>,
     /// Namespaces.
     pub namespaces: Vec<ObjectMeta>,
     /// PodDisruptionBudgets.
@@ -123,6 +130,12 @@ pub enum ManifestObject {
     PersistentVolumeClaim(Box<PersistentVolumeClaim>),
     /// A StorageClass.
     StorageClass(Box<StorageClass>),
+    /// A CSINode.
+    CsiNode(Box<CsiNode>),
+    /// A VolumeAttachment.
+    VolumeAttachment(Box<VolumeAttachment>),
+    /// A Service.
+    Service(Box<Service>),
     /// A Namespace.
     Namespace(Box<ObjectMeta>),
     /// A PodDisruptionBudget.

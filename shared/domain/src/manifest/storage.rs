@@ -1,15 +1,17 @@
-//! PersistentVolumeClaim, PersistentVolume and StorageClass.
+//! PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode and VolumeAttachment.
 //!
 //! Reads only what restricts placement.
 
 use serde::Deserialize;
 
 use super::decode::{At, KeepUnknown, Whole};
-use super::fields::{LabelKey, text};
-use super::meta::{KindScope, Metadata, ObjectFields};
+use super::fields::{LabelKey, MOST, text, within};
+use super::meta::{KindScope, Metadata, ObjectFields, Unread};
 use super::selector::NodeSelector;
 use crate::api::pod::NodeSelectorTerm;
-use crate::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
+use crate::api::storage::{
+    CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment, VolumeBinding,
+};
 use crate::requirement::Requirement;
 
 /// The CSI driver that serves in-tree EBS volumes.
@@ -80,6 +82,44 @@ struct TopologyTerm {
     values: Vec<String>,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CsiNodeSpec {
+    drivers: Vec<CsiNodeDriver>,
+}
+
+#[derive(Debug, Deserialize)]
+struct CsiNodeDriver {
+    #[serde(deserialize_with = "text")]
+    name: String,
+    #[serde(default)]
+    allocatable: DriverAllocatable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct DriverAllocatable {
+    #[serde(deserialize_with = "within::<0, MOST, _, _>")]
+    count: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AttachmentSpec {
+    #[serde(deserialize_with = "text")]
+    attacher: String,
+    #[serde(deserialize_with = "text")]
+    node_name: String,
+    #[serde(default)]
+    source: AttachmentSource,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct AttachmentSource {
+    persistent_volume_name: Option<String>,
+}
+
 pub(super) fn read_persistent_volume_claim(at: At<'_, '_>) -> Option<PersistentVolumeClaim> {
     let form: ObjectFields<VolumeClaimSpec, VolumePhase> = at.read()?;
     let spec = form.spec.unwrap_or_default();
@@ -115,5 +155,25 @@ pub(super) fn read_storage_class(at: At<'_, '_>) -> Option<StorageClass> {
         provisioner: form.provisioner,
         binding: form.volume_binding_mode,
         allowed_topologies: form.allowed_topologies.0.into_iter().map(term).collect(),
+    })
+}
+
+pub(super) fn read_csi_node(at: At<'_, '_>) -> Option<CsiNode> {
+    let form: ObjectFields<CsiNodeSpec, Unread> = at.read()?;
+    let drivers = form.spec.unwrap_or_default().drivers.into_iter();
+    Some(CsiNode {
+        meta: form.metadata.of_object(&at.place, KindScope::Cluster)?,
+        drivers: drivers.map(|driver| (driver.name, driver.allocatable.count)).collect(),
+    })
+}
+
+pub(super) fn read_volume_attachment(at: At<'_, '_>) -> Option<VolumeAttachment> {
+    let mut form: ObjectFields<AttachmentSpec, Unread> = at.read()?;
+    let spec = form.spec(&at.place)?;
+    Some(VolumeAttachment {
+        meta: form.metadata.of_object(&at.place, KindScope::Cluster)?,
+        driver: spec.attacher,
+        node: spec.node_name,
+        volume: spec.source.persistent_volume_name,
     })
 }

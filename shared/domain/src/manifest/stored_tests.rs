@@ -269,3 +269,38 @@ fn a_stored_class_is_read_with_the_problem_of_its_kubelet() {
     let taints = "`spec.kubelet.registerWithTaints`: node taints can't be set here (write `taints` in the NodePool's template)";
     check("Custom", json!({"registerWithTaints": []}), invalid(taints));
 }
+
+#[test]
+fn what_a_node_may_attach_and_whom_a_service_selects_is_read_and_the_rest_is_dropped() {
+    let meta = json!({"name": "a", "annotations": {"storage.alpha.kubernetes.io/migrated-plugins": "a,b"}});
+    let node = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": meta, "spec": {"drivers": [
+        {"name": "ebs.csi.aws.com", "nodeID": "i-0abc", "topologyKeys": ["topology.kubernetes.io/zone"],
+            "allocatable": {"count": 25}},
+        {"name": "efs.csi.aws.com", "nodeID": "i-0abc", "topologyKeys": null}]}});
+    let ManifestObject::CsiNode(read) = stored(&node) else { panic!("{node}") };
+    let drivers = [("ebs.csi.aws.com".to_owned(), Some(25)), ("efs.csi.aws.com".to_owned(), None)];
+    assert_eq!(read.drivers, drivers.into());
+    let attachment = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": meta,
+        "spec": {"attacher": "ebs.csi.aws.com", "nodeName": "n", "source": {"persistentVolumeName": "pv"}},
+        "status": {"attached": true, "attachmentMetadata": {"devicePath": "/dev/xvdaa"}}});
+    let ManifestObject::VolumeAttachment(read) = stored(&attachment) else { panic!("{attachment}") };
+    let read = (read.driver.as_str(), read.node.as_str(), read.volume.as_deref());
+    assert_eq!(read, ("ebs.csi.aws.com", "n", Some("pv")));
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "shop"},
+        "spec": {"selector": {"app": "a"}, "clusterIP": "10.0.0.1", "ports": [{"port": 80}]}, "status": {"loadBalancer": {}}});
+    let ManifestObject::Service(read) = stored(&service) else { panic!("{service}") };
+    assert_eq!((read.meta.namespace.as_str(), read.selector), ("shop", Some([("app".into(), "a".into())].into())));
+
+    let kept = |kind: &str, value: &Value| {
+        let mut kept = value.clone();
+        super::keep(kind, &mut kept);
+        kept.as_object_mut().unwrap().remove("metadata");
+        kept
+    };
+    assert_eq!(
+        kept("CSINode", &node)["spec"],
+        json!({"drivers": [{"name": "ebs.csi.aws.com", "allocatable": {"count": 25}}, {"name": "efs.csi.aws.com"}]})
+    );
+    assert_eq!(kept("Service", &service)["spec"], json!({"selector": {"app": "a"}}));
+    assert_eq!(kept("VolumeAttachment", &attachment)["status"], json!({}));
+}

@@ -178,6 +178,9 @@ impl ClusterState {
                 Kind::PersistentVolume
                 | Kind::PersistentVolumeClaim
                 | Kind::StorageClass
+                | Kind::CsiNode
+                | Kind::VolumeAttachment
+                | Kind::Service
                 | Kind::Namespace => {
                     self.scheduler.world_changed();
                 }

@@ -20,6 +20,8 @@ pub(super) const fn objects_a_bucket(kind: ChunkKind) -> usize {
         | ChunkKind::Nodes
         | ChunkKind::Pdbs
         | ChunkKind::Volumes
+        | ChunkKind::Attachments
+        | ChunkKind::Services
         | ChunkKind::NodePools
         | ChunkKind::NodeClasses
         | ChunkKind::NodeClaims

@@ -33,6 +33,10 @@ pub struct ClusterObjects {
     pub pdbs: Vec<Object>,
     /// PersistentVolumes, PersistentVolumeClaims and StorageClasses.
     pub volumes: Vec<Object>,
+    /// CSINodes and VolumeAttachments.
+    pub attachments: Vec<Object>,
+    /// Services.
+    pub services: Vec<Object>,
     /// NodePools.
     pub node_pools: Vec<Object>,
     /// EC2NodeClasses.
@@ -55,6 +59,8 @@ impl ClusterObjects {
             ChunkKind::DaemonSets => Some(&mut self.daemon_sets),
             ChunkKind::Pdbs => Some(&mut self.pdbs),
             ChunkKind::Volumes => Some(&mut self.volumes),
+            ChunkKind::Attachments => Some(&mut self.attachments),
+            ChunkKind::Services => Some(&mut self.services),
             ChunkKind::NodePools => Some(&mut self.node_pools),
             ChunkKind::NodeClasses => Some(&mut self.node_classes),
             ChunkKind::NodeClaims => Some(&mut self.node_claims),
@@ -347,12 +353,14 @@ fn versioned(member: &str) -> String {
 }
 
 /// The kinds stored one object after the other.
-fn plain_kinds(objects: &ClusterObjects) -> [(ChunkKind, &[Object]); 8] {
+fn plain_kinds(objects: &ClusterObjects) -> [(ChunkKind, &[Object]); 10] {
     [
         (ChunkKind::Nodes, &objects.nodes),
         (ChunkKind::DaemonSets, &objects.daemon_sets),
         (ChunkKind::Pdbs, &objects.pdbs),
         (ChunkKind::Volumes, &objects.volumes),
+        (ChunkKind::Attachments, &objects.attachments),
+        (ChunkKind::Services, &objects.services),
         (ChunkKind::NodePools, &objects.node_pools),
         (ChunkKind::NodeClasses, &objects.node_classes),
         (ChunkKind::NodeClaims, &objects.node_claims),

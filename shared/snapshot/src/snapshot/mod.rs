@@ -67,6 +67,10 @@ tenon_domain::words! {
         Pdbs = "pdbs",
         /// PersistentVolumes, their claims, StorageClasses.
         Volumes = "volumes",
+        /// CSINodes and VolumeAttachments: what Nodes may attach, and have.
+        Attachments = "attachments",
+        /// Services' selectors.
+        Services = "services",
         /// NodePools.
         NodePools = "nodepools",
         /// EC2NodeClasses.

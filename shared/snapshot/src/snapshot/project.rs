@@ -24,6 +24,8 @@ const POD_ANNOTATIONS: [&str; 4] = [
     "kubernetes.io/config.mirror",
     "kubernetes.io/config.source",
 ];
+/// Kinds of which only the name counts in `metadata`.
+const NAMED: [Kind; 3] = [Kind::CsiNode, Kind::VolumeAttachment, Kind::Service];
 /// An annotation with a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -44,6 +46,8 @@ pub fn keep(kind: Kind, mut object: Value) -> Value {
             // It repeats the labels of its Node and of its requirements; an annotation says whose it is.
             retain(metadata, "labels", |key| key == NODEPOOL);
             retain(metadata, "annotations", |key| key == DO_NOT_DISRUPT || ours(key));
+        } else if NAMED.contains(&kind) {
+            metadata.retain(|field, _| ["name", "namespace", "resourceVersion"].contains(&field.as_str()));
         } else {
             retain(metadata, "annotations", |key| key != LAST_APPLIED);
         }
@@ -64,6 +68,12 @@ pub(super) fn sent(object: &Value) -> Value {
         retain(metadata, "annotations", |key| ![EC2NODECLASS_HASH, EC2NODECLASS_HASH_VERSION].contains(&key));
         if kind == Kind::NodeClaim {
             retain(metadata, "annotations", |key| key == DO_NOT_DISRUPT);
+        }
+        // Its own name is 64 digits that nothing packs, and nobody asks for it.
+        if let (Kind::VolumeAttachment, Some(volume)) =
+            (kind, text(object, "/spec/source/persistentVolumeName"))
+        {
+            metadata.insert("name".to_owned(), json!(volume));
         }
     }
     if let Some(fields) = sent.as_object_mut() {

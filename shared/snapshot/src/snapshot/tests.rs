@@ -87,7 +87,20 @@ fn objects() -> ClusterObjects {
         "spec": {"nodeName": null}, "status": {"phase": "Pending", "startTime": null,
             "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}});
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": "a"}}});
+    let csi_node = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "a", "uid": "c",
+            "annotations": {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs"}},
+        "spec": {"drivers": [{"name": "ebs.csi.aws.com", "nodeID": "i-0abc", "allocatable": {"count": 25},
+            "topologyKeys": ["topology.kubernetes.io/zone"]}]}});
+    let attachment = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+        "metadata": {"name": "csi-0badcafe", "uid": "v", "finalizers": ["external-attacher/ebs-csi-aws-com"]},
+        "spec": {"attacher": "ebs.csi.aws.com", "nodeName": "a", "source": {"persistentVolumeName": "pv-1"}},
+        "status": {"attached": true}});
+    let service = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "web", "namespace": "shop", "labels": {"a": "b"}},
+        "spec": {"selector": {"app": "web"}, "clusterIP": "10.0.0.1", "ports": [{"port": 80}]}});
     ClusterObjects {
+        attachments: vec![Arc::new(csi_node), Arc::new(attachment)],
+        services: vec![Arc::new(service)],
         pods: vec![
             pod(1, 0, json!({})),
             pod(1, 1, stateful),
@@ -163,6 +176,10 @@ fn a_snapshot_comes_back_in_the_domains_types() {
     assert_eq!(snapshot.nodes[0].readiness, Readiness::Ready);
     assert_eq!(snapshot.namespaces["shop"]["team"], "a");
     assert_eq!(snapshot.reports, objects().reports);
+    assert_eq!(snapshot.csi_nodes[0].drivers, [("ebs.csi.aws.com".to_owned(), Some(25))].into());
+    let attached = &snapshot.volume_attachments[0];
+    assert_eq!((attached.node.as_str(), attached.volume.as_deref()), ("a", Some("pv-1")));
+    assert_eq!(snapshot.services[0].selector, Some([("app".to_owned(), "web".to_owned())].into()));
 }
 
 #[test]

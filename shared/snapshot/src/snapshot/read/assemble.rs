@@ -80,6 +80,9 @@ fn add_object(snapshot: &mut Snapshot, object: &Result<ManifestObject, Unreadabl
             snapshot.persistent_volume_claims.push(Clone::clone(claim))
         }
         Ok(ManifestObject::StorageClass(class)) => snapshot.storage_classes.push(Clone::clone(class)),
+        Ok(ManifestObject::CsiNode(node)) => snapshot.csi_nodes.push(Clone::clone(node)),
+        Ok(ManifestObject::VolumeAttachment(one)) => snapshot.volume_attachments.push(Clone::clone(one)),
+        Ok(ManifestObject::Service(service)) => snapshot.services.push(Clone::clone(service)),
         Ok(ManifestObject::NodePool(pool)) => snapshot.node_pools.push(Clone::clone(pool)),
         Ok(ManifestObject::NodeClass(class)) => snapshot.node_classes.push(Clone::clone(class)),
         Ok(ManifestObject::NodeClaim(claim)) => snapshot.node_claims.push(Clone::clone(claim)),
@@ -106,6 +109,11 @@ fn sort(snapshot: &mut Snapshot) {
     snapshot.persistent_volumes.sort_by_cached_key(|volume| key(&volume.meta));
     snapshot.persistent_volume_claims.sort_by_cached_key(|claim| key(&claim.meta));
     snapshot.storage_classes.sort_by_cached_key(|class| key(&class.meta));
+    snapshot.csi_nodes.sort_by_cached_key(|node| key(&node.meta));
+    snapshot.volume_attachments.sort_by(|one, other| {
+        (&one.node, &one.driver, &one.volume).cmp(&(&other.node, &other.driver, &other.volume))
+    });
+    snapshot.services.sort_by_cached_key(|service| key(&service.meta));
     snapshot.node_pools.sort_by(|one, other| one.name.cmp(&other.name));
     snapshot.node_classes.sort_by(|one, other| one.name.cmp(&other.name));
     snapshot.node_claims.sort_by(|one, other| one.name.cmp(&other.name));

@@ -77,6 +77,8 @@ pub(super) fn read_content(
         | ChunkKind::DaemonSets
         | ChunkKind::Pdbs
         | ChunkKind::Volumes
+        | ChunkKind::Attachments
+        | ChunkKind::Services
         | ChunkKind::NodePools
         | ChunkKind::NodeClasses
         | ChunkKind::NodeClaims
