@@ -109,6 +109,8 @@ fn ebs(info: sdk::EbsInfo) -> EbsInfo {
         ebs_optimized_info: info.ebs_optimized_info.map(|optimized| EbsOptimizedInfo {
             maximum_bandwidth_in_mbps: count(optimized.maximum_bandwidth_in_mbps),
         }),
+        maximum_ebs_attachments: count(info.maximum_ebs_attachments),
+        attachment_limit_type: info.attachment_limit_type.map(|limit| limit.as_str().to_owned()),
     }
 }
 

@@ -454,3 +454,20 @@ fn all_options_are_computed_quickly() {
     println!("{} options in {elapsed:?}", options.len());
     assert!(elapsed.as_millis() < 1000, "{elapsed:?}");
 }
+
+#[test]
+fn the_volumes_that_pods_may_attach_are_those_that_the_csi_driver_will_report() {
+    let check = |name: &str, settings: &NodeSettings, expected: u32| {
+        assert_eq!(option(name, settings, Vec::new()).ebs_volumes, Some(expected), "{name}");
+    };
+    let default = NodeSettings::default();
+    // 27 besides the first interface, of which the second one and the root volume take one each.
+    check("m5.large", &default, 25);
+    // A limit of their own: only the root volume is taken off.
+    check("m7i.large", &default, 31);
+    check("m7i.48xlarge", &default, 127);
+    check("m4.large", &default, 38);
+    check("m5.large", &settings(AmiFamily::Bottlerocket), 24);
+    let three = vec![BlockDevice::default(), BlockDevice::default(), BlockDevice::default()];
+    check("m5.large", &NodeSettings { block_devices: three, ..NodeSettings::default() }, 23);
+}

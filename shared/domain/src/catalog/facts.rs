@@ -27,7 +27,7 @@ pub struct InstanceTypeFacts {
     pub inference_accelerators: Vec<InferenceAccelerator>,
     /// Disks of the host, if it has any.
     pub instance_store: Option<InstanceStore>,
-    /// Bandwidth to EBS.
+    /// EBS volumes.
     pub ebs: Ebs,
     /// Network cards and addresses.
     pub network: Network,
@@ -171,13 +171,24 @@ pub enum Support {
     Always,
 }
 
-/// Bandwidth to EBS.
+/// EBS volumes: bandwidth, and how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ebs {
     /// Whether it has bandwidth of its own for EBS.
     pub optimized: Support,
     /// The most it reaches, in Mbps.
     pub max_bandwidth_mbps: Option<u32>,
+    /// The most volumes, the node's own among them; `None` from a catalogue that doesn't know.
+    pub attachments: Option<EbsAttachments>,
+}
+
+/// How many EBS volumes an instance may have (`MaximumEbsAttachments`, `AttachmentLimitType`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EbsAttachments {
+    /// So many.
+    Dedicated(u32),
+    /// So many together with network interfaces beyond the first.
+    Shared(u32),
 }
 
 /// Network cards, interfaces and addresses.

@@ -3,6 +3,7 @@
 //! Facts belong to the region and depend on no class. A node's shape (labels, capacity, allocatable) follows from
 //! facts and a class's settings. Everything is whole numbers and a pure function of its arguments.
 
+pub mod attachments;
 pub mod compatibility;
 pub mod describe;
 pub mod facts;
@@ -15,6 +16,7 @@ pub mod parts;
 pub mod reserved;
 pub mod settings;
 
+pub use attachments::attachable_volumes;
 pub use compatibility::{Incompatibility, compatibility};
 pub use facts::InstanceTypeFacts;
 pub use learned::{Learned, LearnedOf, LearnedRecord, MemoryBounds, MemoryReport, Reach};

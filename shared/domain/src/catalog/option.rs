@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::catalog::attachments::attachable_volumes;
 use crate::catalog::compatibility::compatibility;
 use crate::catalog::facts::{InstanceTypeFacts, UsageClass};
 use crate::catalog::node_labels;
@@ -31,6 +32,8 @@ pub struct InstanceTypeOption {
     pub capacity: ResourceList,
     /// `status.allocatable` of its nodes.
     pub allocatable: ResourceList,
+    /// The EBS volumes that pods may attach to its nodes, as far as EC2's facts tell.
+    pub ebs_volumes: Option<u32>,
     /// Its offerings, by zone, then capacity type.
     pub offerings: Vec<Offering>,
 }
@@ -74,6 +77,7 @@ impl InstanceTypeOption {
             labels,
             capacity: shape.capacity.resources(),
             allocatable: shape.allocatable.resources(),
+            ebs_volumes: attachable_volumes(&facts, settings),
             facts,
             offerings,
         }

@@ -106,6 +106,7 @@ impl FakeType {
             labels,
             allocatable: capacity.clone().minus(&overhead),
             capacity,
+            ebs_volumes: None,
             offerings,
         }
     }

@@ -35,6 +35,8 @@ pub(crate) fn instance_type(xml: &mut Xml, info: &InstanceTypeInfo) {
         within(xml, "ebsOptimizedInfo", ebs.ebs_optimized_info.as_ref(), |xml, optimized| {
             xml.maybe("maximumBandwidthInMbps", optimized.maximum_bandwidth_in_mbps);
         });
+        xml.maybe("maximumEbsAttachments", ebs.maximum_ebs_attachments);
+        xml.maybe("attachmentLimitType", ebs.attachment_limit_type.as_ref());
     });
     within(xml, "networkInfo", info.network_info.as_ref(), network);
     within(xml, "placementGroupInfo", info.placement_group_info.as_ref(), |xml, placement| {

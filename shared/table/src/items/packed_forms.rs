@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tenon_domain::catalog::facts::{
-    Architecture, BootModes, Ebs, Gpu, Hypervisor, InferenceAccelerator, InstanceStore, InstanceTypeFacts,
+    Architecture, BootModes, Ebs, EbsAttachments, Gpu, Hypervisor, InferenceAccelerator, InstanceStore, InstanceTypeFacts,
     Network, NetworkCard, NeuronDevice, PlacementStrategy, Processor, Support, UsageClass,
 };
 use tenon_domain::catalog::{PartData, ZoneOfferings};
@@ -37,6 +37,13 @@ pub(super) enum PartForm<'a> {
         #[serde(borrow)]
         rows: Vec<FactsForm<'a>>,
         boot_modes: Vec<u8>,
+    },
+    /// The same with how many volumes they may attach: a number for each row.
+    AttachingTypes {
+        #[serde(borrow)]
+        rows: Vec<FactsForm<'a>>,
+        boot_modes: Vec<u8>,
+        attachments: Vec<u32>,
     },
 }
 
@@ -103,9 +110,10 @@ struct NetworkForm {
 impl<'a> PartForm<'a> {
     pub(super) fn of(data: &'a PartData) -> Self {
         match data {
-            PartData::InstanceTypes(types) => Self::BootingTypes {
+            PartData::InstanceTypes(types) => Self::AttachingTypes {
                 rows: types.values().map(|facts| FactsForm::of(facts)).collect(),
                 boot_modes: types.values().map(|facts| boot_modes_number(facts.boot_modes)).collect(),
+                attachments: types.values().map(|facts| attachments_number(facts.ebs.attachments)).collect(),
             },
             PartData::Offerings(offerings) => {
                 let zones = offerings.zones.iter().map(|(zone, id)| (zone.as_str(), id.as_str()));
@@ -124,13 +132,20 @@ impl<'a> PartForm<'a> {
 
     pub(super) fn data(self) -> Result<PartData, FormsError> {
         Ok(match self {
-            Self::InstanceTypes(rows) => types(rows.into_iter().map(|row| (row, BootModes::Untold)))?,
+            Self::InstanceTypes(rows) => {
+                let modes = vec![BootModes::Untold; rows.len()];
+                types(rows, modes, &[])?
+            }
             Self::BootingTypes { rows, boot_modes: numbers } => {
-                if rows.len() != numbers.len() {
+                let modes = numbers.into_iter().map(boot_modes).collect::<Result<Vec<_>, _>>()?;
+                types(rows, modes, &[])?
+            }
+            Self::AttachingTypes { rows, boot_modes: numbers, attachments } => {
+                if rows.len() != attachments.len() {
                     return Err(FormsError::Columns);
                 }
                 let modes = numbers.into_iter().map(boot_modes).collect::<Result<Vec<_>, _>>()?;
-                types(rows.into_iter().zip(modes))?
+                types(rows, modes, &attachments)?
             }
             Self::Offerings { zones, offered } => {
                 let zone = |(zone, id)| Ok((Zone::parse(zone)?, ZoneId::parse(id)?));
@@ -152,12 +167,39 @@ impl<'a> PartForm<'a> {
     }
 }
 
-fn types<'a>(rows: impl Iterator<Item = (FactsForm<'a>, BootModes)>) -> Result<PartData, FormsError> {
-    let facts = rows.map(|(row, boot_modes)| {
-        let facts = row.facts(boot_modes)?;
+/// The types of rows with their other columns; rows without a number of attachments have none.
+fn types(
+    rows: Vec<FactsForm<'_>>,
+    boot_modes: Vec<BootModes>,
+    attached: &[u32],
+) -> Result<PartData, FormsError> {
+    if rows.len() != boot_modes.len() {
+        return Err(FormsError::Columns);
+    }
+    let attached = attached.iter().copied().map(attachments).chain(std::iter::repeat(None));
+    let facts = rows.into_iter().zip(boot_modes).zip(attached).map(|((row, boot_modes), attached)| {
+        let mut facts = row.facts(boot_modes)?;
+        facts.ebs.attachments = attached;
         Ok((facts.name.clone(), Arc::new(facts)))
     });
     Ok(PartData::InstanceTypes(facts.collect::<Result<_, FormsError>>()?))
+}
+
+/// Twice the number of volumes, and one more where it is shared; 0 where it isn't known.
+fn attachments_number(attachments: Option<EbsAttachments>) -> u32 {
+    match attachments {
+        None => 0,
+        Some(EbsAttachments::Dedicated(most)) => most.saturating_mul(2),
+        Some(EbsAttachments::Shared(most)) => most.saturating_mul(2).saturating_add(1),
+    }
+}
+
+fn attachments(number: u32) -> Option<EbsAttachments> {
+    match (number, number % 2) {
+        (0, _) => None,
+        (_, 0) => Some(EbsAttachments::Dedicated(number / 2)),
+        (_, _) => Some(EbsAttachments::Shared(number / 2)),
+    }
 }
 
 impl<'a> FactsForm<'a> {
@@ -221,7 +263,7 @@ impl<'a> FactsForm<'a> {
             neuron_devices: self.neuron_devices.into_iter().map(neuron).collect(),
             inference_accelerators: self.inference_accelerators.into_iter().map(accelerator).collect(),
             instance_store: self.instance_store.map(store).transpose()?,
-            ebs: Ebs { optimized: support(self.ebs.0)?, max_bandwidth_mbps: self.ebs.1 },
+            ebs: Ebs { optimized: support(self.ebs.0)?, max_bandwidth_mbps: self.ebs.1, attachments: None },
             network: self.network.network()?,
             hypervisor: self.hypervisor.map(Hypervisor::from_ec2),
             bare_metal: self.bare_metal,
@@ -332,6 +374,7 @@ mod tests {
                 "MemoryInfo": {"SizeInMiB": 8192},
                 "ProcessorInfo": {"SupportedArchitectures": ["x86_64"]},
                 "SupportedBootModes": modes,
+                "EbsInfo": {"MaximumEbsAttachments": 27, "AttachmentLimitType": "shared"},
                 "NetworkInfo": {
                     "NetworkCards": [{"NetworkCardIndex": 0, "MaximumNetworkInterfaces": 3}],
                     "Ipv4AddressesPerInterface": 10
@@ -364,5 +407,22 @@ mod tests {
         let bytes = postcard::to_allocvec(&older).unwrap();
         let read: PartForm<'_> = postcard::from_bytes(&bytes).unwrap();
         assert_eq!(modes(read.data().unwrap()), [BootModes::Untold; 3]);
+    }
+
+    #[test]
+    fn types_keep_their_attachments_and_those_of_an_older_release_have_none() {
+        let data = types();
+        let attachments = |form: &PartForm<'_>| {
+            let bytes = postcard::to_allocvec(form).unwrap();
+            let read = postcard::from_bytes::<PartForm<'_>>(&bytes).unwrap().data().unwrap();
+            let PartData::InstanceTypes(types) = read else { panic!("{read:?}") };
+            types.values().map(|facts| facts.ebs.attachments).collect::<Vec<_>>()
+        };
+        assert_eq!(attachments(&PartForm::of(&data)), [Some(EbsAttachments::Shared(27)); 3]);
+        let PartForm::AttachingTypes { rows, boot_modes, .. } = PartForm::of(&data) else { panic!("{data:?}") };
+        assert_eq!(attachments(&PartForm::BootingTypes { rows, boot_modes }), [None; 3]);
+        for known in [None, Some(EbsAttachments::Dedicated(128)), Some(EbsAttachments::Shared(0))] {
+            assert_eq!(super::attachments(attachments_number(known)), known);
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::wire::{
     DeviceInfo, EbsInfo, InstanceStorageInfo, InstanceTypeInfo, MemoryInfo, NetworkInfo, items,
 };
 use crate::catalog::facts::{
-    Architecture, BootModes, Ebs, Gpu, Hypervisor, InferenceAccelerator, InstanceStore, InstanceTypeFacts,
+    Architecture, BootModes, Ebs, EbsAttachments, Gpu, Hypervisor, InferenceAccelerator, InstanceStore, InstanceTypeFacts,
     Network, NetworkCard, NeuronDevice, PlacementStrategy, Processor, Support, UsageClass,
 };
 use crate::id::{InstanceType, ParseIdError};
@@ -177,6 +177,10 @@ fn ebs(info: &EbsInfo) -> Ebs {
     Ebs {
         optimized: support(info.ebs_optimized_support.as_deref()),
         max_bandwidth_mbps: info.ebs_optimized_info.as_ref().and_then(|ebs| ebs.maximum_bandwidth_in_mbps),
+        attachments: info.maximum_ebs_attachments.map(|most| match info.attachment_limit_type.as_deref() {
+            Some("dedicated") => EbsAttachments::Dedicated(most),
+            Some(_) | None => EbsAttachments::Shared(most),
+        }),
     }
 }
 

@@ -126,6 +126,10 @@ wire! {
         ebs_optimized_support: "EbsOptimizedSupport" => String,
         /// Its bandwidth.
         ebs_optimized_info: "EbsOptimizedInfo" => EbsOptimizedInfo,
+        /// The most volumes.
+        maximum_ebs_attachments: "MaximumEbsAttachments" => u32,
+        /// `shared` with network interfaces, or `dedicated`.
+        attachment_limit_type: "AttachmentLimitType" => String,
     }
     /// `EbsOptimizedInfo`.
     EbsOptimizedInfo {
