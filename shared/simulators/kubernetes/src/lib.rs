@@ -4,7 +4,7 @@
 //! [`SimulatedCluster::next_due`] is the time of the next change. It stands in for a real cluster, by the rules of
 //! kube-scheduler 1.35; no test compares the two side by side yet.
 //!
-//! Not simulated: preemption, the making of volumes, Services, rolling updates (a changed template replaces a
+//! Not simulated: preemption, the making of volumes, traffic of Services, rolling updates (a changed template replaces a
 //! Deployment's pods at once), DRA (such pods are unschedulable), ordered StatefulSets (their pods start in parallel).
 //!
 //! Invariants: the same seed and the same calls give the same cluster; between two ticks only calls of the API change

@@ -180,10 +180,10 @@ impl ClusterState {
                 | Kind::StorageClass
                 | Kind::CsiNode
                 | Kind::VolumeAttachment
-                | Kind::Service
                 | Kind::Namespace => {
                     self.scheduler.world_changed();
                 }
+                Kind::Service => self.scheduler.services_changed(),
                 Kind::PriorityClass | Kind::Lease | Kind::NodePool | Kind::Ec2NodeClass | Kind::NodeClaim => {
                 }
             }

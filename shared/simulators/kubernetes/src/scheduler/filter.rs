@@ -1,5 +1,5 @@
 //! The filters on one node: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit,
-//! VolumeBinding, VolumeZone.
+//! NodeVolumeLimits, VolumeBinding, VolumeZone.
 
 use std::fmt;
 
@@ -7,6 +7,7 @@ use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::{Taint, TaintEffect, UNSCHEDULABLE, tolerates_forbidding};
 
 use super::super::selector::matches_node;
+use super::attachments;
 use super::info::NodeInfo;
 use super::shape::SchedulingNeeds;
 use super::volumes::VolumeNeeds;
@@ -20,6 +21,7 @@ pub(super) enum Infeasible {
     Ports,
     TooManyPods,
     Insufficient(String),
+    VolumeLimit,
     VolumeNodeAffinity,
     VolumeZone,
     VolumeClaimMissing,
@@ -43,6 +45,7 @@ impl fmt::Display for Infeasible {
             Self::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient(resource) => write!(f, "Insufficient {resource}"),
+            Self::VolumeLimit => f.write_str("node(s) exceed max volume count"),
             Self::VolumeNodeAffinity => f.write_str("node(s) had volume node affinity conflict"),
             Self::VolumeZone => f.write_str("node(s) had no available volume zone"),
             Self::VolumeClaimMissing => f.write_str("persistentvolumeclaim not found"),
@@ -70,7 +73,7 @@ impl fmt::Display for Infeasible {
 pub(super) fn check(
     shape: &SchedulingNeeds,
     node: &NodeInfo,
-    volumes: &VolumeNeeds,
+    volumes: &VolumeNeeds<'_>,
     beside: &[&SchedulingNeeds],
 ) -> Result<(), Vec<Infeasible>> {
     if shape.resource_claims > 0 {
@@ -91,6 +94,7 @@ pub(super) fn check(
             room(shape, &free)?;
         }
     }
+    attachments::check(volumes.store, shape, node, beside).map_err(|reason| vec![reason])?;
     volumes.check(node).map_err(|reason| vec![reason])
 }
 

@@ -4,12 +4,13 @@
 //! nominated node is tried first, and its room is kept from pods of no higher priority. An attempt that fails ends the
 //! nomination.
 //!
-//! Not simulated: preemption; ImageLocality; scoring only some of more than 100 feasible nodes; limits of volumes a
-//! node; the flush of unschedulable pods.
+//! Not simulated: preemption; ImageLocality; scoring only some of more than 100 feasible nodes; the flush of
+//! unschedulable pods.
 //!
 //! Invariants: a pod is bound only if every filter passes at that moment; equal pods that don't fit are tried once
 //! between two bindings.
 
+mod attachments;
 mod filter;
 mod info;
 mod neighbours;
@@ -85,7 +86,7 @@ struct FilterRefusal {
 struct PlacedPod<'a> {
     uid: &'a str,
     shape: &'a SchedulingNeeds,
-    volumes: VolumeNeeds,
+    volumes: VolumeNeeds<'a>,
     neighbours: Neighbours<'a>,
 }
 
@@ -112,6 +113,12 @@ impl Scheduler {
         } else if !self.nodes.get(node).is_some_and(|node| node.knows(pod)) {
             self.happened.neighbours = true;
         }
+    }
+
+    /// A Service changed: other pods may be spread with those that it selects.
+    pub(super) fn services_changed(&mut self) {
+        self.shapes.look_again();
+        self.world_changed();
     }
 
     /// Something else changed that placement depends on.
@@ -199,7 +206,7 @@ impl ClusterState {
                     let pods = self.store.pods_on(&name).filter(|pod| !pods::is_finished(pod));
                     let shapes = &mut self.scheduler.shapes;
                     let pods = pods
-                        .map(|pod| (Arc::clone(pod), shapes.of(pod, || owner_selector(&self.store, pod))))
+                        .map(|pod| (Arc::clone(pod), shapes.of(pod, || default_selector(&self.store, pod))))
                         .collect();
                     self.scheduler.nodes.insert(name, NodeInfo::new(node, pods));
                 }
@@ -227,7 +234,7 @@ impl ClusterState {
         let mut all = Vec::new();
         for pod in waiting {
             scheduler.queue.enter(object::uid(&pod));
-            let shape = scheduler.shapes.of(&pod, || owner_selector(store, &pod));
+            let shape = scheduler.shapes.of(&pod, || default_selector(store, &pod));
             if let Some(node) = nominated_node(&pod) {
                 let pods = scheduler.nominated.entry(node.to_owned()).or_default();
                 pods.insert(object::uid(&pod).to_owned(), Arc::clone(&shape));
@@ -285,7 +292,7 @@ impl ClusterState {
         let happened = std::mem::take(&mut self.scheduler.happened);
         self.refresh(&happened);
         self.scheduler.happened = happened;
-        let shape = self.scheduler.shapes.of(&pod, || owner_selector(&self.store, &pod));
+        let shape = self.scheduler.shapes.of(&pod, || default_selector(&self.store, &pod));
         let Ok(candidate) = self.candidate(&pod, &shape) else { return BTreeMap::new() };
         let mut ratings = BTreeMap::new();
         let mut feasible: Vec<&NodeInfo> = Vec::new();
@@ -381,6 +388,25 @@ impl FilterRefusal {
     fn minds_neighbours(&self) -> bool {
         self.reasons.iter().any(Infeasible::minds_neighbours)
     }
+}
+
+/// The selector by which a pod is spread if it says nothing itself: those of the Services that select it, and its
+/// ReplicaSet's or StatefulSet's, together. Without any of them it isn't spread.
+///
+/// Source: `DefaultSelector` in kubernetes/kubernetes `pkg/scheduler/framework/plugins/helper/spread.go`, read 2026-11.
+fn default_selector(store: &ObjectStore, pod: &Value) -> Option<Value> {
+    let labels = object::text_map(pod, "/metadata/labels");
+    let own = |service: &&Object| object::namespace(service) == object::namespace(pod);
+    let selectors = store.all(Kind::Service).filter(own).map(|one| object::text_map(one, "/spec/selector"));
+    let selecting = selectors.filter(|of| of.iter().all(|(key, value)| labels.get(key) == Some(value)));
+    let served: BTreeMap<String, String> = selecting.flatten().collect();
+    let owner = owner_selector(store, pod).unwrap_or(Value::Null);
+    let of_owner = object::texts(&owner, "/matchLabels")
+        .map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
+    let required: Vec<Value> =
+        of_owner.chain(object::list(&owner, "/matchExpressions").iter().cloned()).collect();
+    let some = !served.is_empty() || !required.is_empty();
+    some.then(|| json!({"matchLabels": served, "matchExpressions": required}))
 }
 
 /// The selector of the ReplicaSet or StatefulSet that a pod belongs to. One without a selector has its template's

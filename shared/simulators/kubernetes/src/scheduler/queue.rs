@@ -144,6 +144,7 @@ impl Infeasible {
             | Self::Ports
             | Self::TooManyPods
             | Self::Insufficient(_)
+            | Self::VolumeLimit
             | Self::VolumeNodeAffinity
             | Self::VolumeZone
             | Self::VolumeClaimMissing
@@ -164,6 +165,7 @@ impl Infeasible {
             Self::TooManyPods | Self::Insufficient(_) => filter::room(shape, &node.free).is_ok(),
             Self::SpreadLabelMissing => shape.spread.iter().all(|rule| node.label(&rule.key).is_some()),
             Self::Ports
+            | Self::VolumeLimit
             | Self::VolumeNodeAffinity
             | Self::VolumeZone
             | Self::Spread

@@ -11,6 +11,7 @@ use tenon_domain::resources::{
 };
 use tenon_domain::taint::Toleration;
 
+use super::attachments::{NamedVolume, named_volumes};
 use super::terms::{PodTerm, SpreadRule};
 use tenon_snapshot::object::{self, list, text, texts};
 
@@ -49,6 +50,8 @@ pub(super) struct SchedulingNeeds {
     pub(super) anti_affinity: Vec<usize>,
     /// Preferred terms with their weights; those of anti-affinity are negative.
     pub(super) preferred: Vec<(usize, i64)>,
+    /// Volumes that may count against limits of nodes.
+    pub(super) volumes: Vec<NamedVolume>,
     /// Names of DRA claims: refused.
     pub(super) resource_claims: usize,
 }
@@ -103,8 +106,13 @@ pub(super) struct SeenNeeds {
 }
 
 impl SeenNeeds {
-    /// The pod's shape. Its source never changes while the pod lives. `owner` gives the selector of the workload that
-    /// the pod belongs to.
+    /// Forgets which pod has which shape.
+    pub(super) fn look_again(&mut self) {
+        self.by_uid.clear();
+    }
+
+    /// The pod's shape. But for the Services that select it, its source never changes while the pod lives. `owner` gives
+    /// the selector of the pods that it is spread with by default.
     pub(super) fn of(&mut self, pod: &Value, owner: impl FnOnce() -> Option<Value>) -> Arc<SchedulingNeeds> {
         let uid = object::uid(pod);
         if let Some(shape) = self.by_uid.get(uid) {
@@ -194,6 +202,7 @@ fn read(id: usize, pod: &Value, owner: Option<&Value>) -> SchedulingNeeds {
         anti_affinity,
         preferred: preferences,
         terms,
+        volumes: named_volumes(pod),
         resource_claims: list(pod, "/spec/resourceClaims").len(),
     }
 }

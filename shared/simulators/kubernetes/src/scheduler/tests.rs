@@ -276,6 +276,49 @@ fn a_volume_binds_a_pod_to_its_zone() {
     check(json!({"ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "waits"}}}}), "b");
 }
 
+#[test]
+fn a_node_attaches_as_many_volumes_as_its_csi_node_says() {
+    let world = two_zones();
+    let object = |api: &str, kind: &str, name: &str, rest: Value| {
+        let mut object = json!({"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": "default"}});
+        object.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        world.apply(object);
+    };
+    let class = json!({"provisioner": "kubernetes.io/aws-ebs", "volumeBindingMode": "WaitForFirstConsumer"});
+    object("storage.k8s.io/v1", "StorageClass", "waits", class);
+    for name in ["one", "two", "three"] {
+        object("v1", "PersistentVolumeClaim", name, json!({"spec": {"storageClassName": "waits"}}));
+    }
+    let bound = json!({"spec": {"volumeName": "pv", "storageClassName": "waits"}});
+    object("v1", "PersistentVolumeClaim", "bound", bound);
+    object("v1", "PersistentVolume", "pv", json!({"spec": {"csi": {"driver": "ebs.csi.aws.com"}}}));
+    let limit = |node: &str, count: u32| {
+        let driver = json!({"name": "ebs.csi.aws.com", "nodeID": node, "allocatable": {"count": count}});
+        object("storage.k8s.io/v1", "CSINode", node, json!({"spec": {"drivers": [driver]}}));
+    };
+    limit("a", 2);
+    limit("b", 1);
+    let with = |names: &[&str]| {
+        let volume = |name: &&str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+        json!({"volumes": names.iter().map(volume).collect::<Vec<_>>()})
+    };
+    let check = |spec: Value, expected: &str| assert_eq!(world.feasible(spec.clone()), expected, "{spec}");
+    check(with(&["one"]), "a b");
+    check(with(&["one", "two"]), "a");
+    check(with(&["one", "two", "three"]), "");
+    let own = json!({"name": "x", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "waits"}}}});
+    check(json!({"volumes": [own, own]}), "a");
+    // What a pod of the node uses already counts once, and so does what is attached still.
+    world.running("first", "db", "a", with(&["one"]));
+    check(with(&["one", "two"]), "a");
+    check(with(&["two", "three"]), "");
+    object("storage.k8s.io/v1", "VolumeAttachment", "csi-1",
+        json!({"spec": {"attacher": "ebs.csi.aws.com", "nodeName": "a", "source": {"persistentVolumeName": "pv"}}}));
+    check(with(&["two"]), "b");
+    check(with(&["bound"]), "a b");
+    check(json!({}), "a b");
+}
+
 /// A pod without neighbours: resources 1, balance 1, taints 3 times 100 where nothing is unwanted.
 #[test]
 fn scores_are_sums_of_the_plugins_with_their_weights() {
@@ -363,6 +406,25 @@ fn pods_of_a_replica_set_are_spread_by_default_and_others_arent() {
     // By host name 2, 0 and 0 pods (weight ln 5, `maxSkew` 3), by zone 2, 2 and 0 (ln 4, 5): 12, 9 and 6 together.
     // Of 100 they get 100 * (12 + 6 - sum) / 12, twice.
     assert_eq!(scores, BTreeMap::from([("a", 395 + 100), ("b", 400 + 150), ("c", 400 + 200)]));
+}
+
+#[test]
+fn pods_that_a_service_selects_are_spread_by_default() {
+    let world = World::new();
+    world.node("a", "z1", json!({})).node("b", "z1", json!({})).node("c", "z2", json!({}));
+    for name in ["one", "two"] {
+        world.running(name, "web", "a", json!({"containers": [{"name": "a"}]}));
+    }
+    let service = |name: &str, namespace: &str, spec: Value| {
+        world.apply(json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "namespace": namespace}, "spec": spec}));
+        world.rates(json!({"containers": []}))
+    };
+    let unspread = ["a=395", "b=400", "c=400"];
+    assert_eq!(service("other", "default", json!({"selector": {"app": "db"}})), unspread);
+    assert_eq!(service("elsewhere", "shop", json!({"selector": {"app": "web"}})), unspread);
+    assert_eq!(service("none", "default", json!({})), unspread);
+    assert_eq!(service("web", "default", json!({"selector": {"app": "web"}})), ["a=495", "b=550", "c=600"]);
 }
 
 #[test]

@@ -16,8 +16,8 @@ use tenon_snapshot::object::{self, Kind, ObjectKey, list, text};
 const BETWEEN_ZONES: &str = "__";
 
 /// What the volumes of a pod ask of its node.
-#[derive(Debug, Default)]
-pub(super) struct VolumeNeeds {
+pub(super) struct VolumeNeeds<'a> {
+    pub(super) store: &'a ObjectStore,
     /// Terms of a node affinity for each bound volume.
     bound: Vec<Vec<Value>>,
     /// The allowed topologies for each volume that will be made, as node selector terms.
@@ -26,9 +26,9 @@ pub(super) struct VolumeNeeds {
     zones: Vec<(&'static str, Vec<String>)>,
 }
 
-impl VolumeNeeds {
-    pub(super) fn of(store: &ObjectStore, pod: &Value) -> Result<Self, Infeasible> {
-        let mut needs = Self::default();
+impl<'a> VolumeNeeds<'a> {
+    pub(super) fn of(store: &'a ObjectStore, pod: &Value) -> Result<Self, Infeasible> {
+        let mut needs = Self { store, bound: Vec::new(), unbound: Vec::new(), zones: Vec::new() };
         for volume in list(pod, "/spec/volumes") {
             let (name, template) = match text(volume, "/persistentVolumeClaim/claimName") {
                 Some(name) => (name.to_owned(), None),
