@@ -69,6 +69,8 @@ pub(super) fn input(
             volumes: manifests.persistent_volumes,
             claims: manifests.persistent_volume_claims,
             classes: manifests.storage_classes,
+            nodes: manifests.csi_nodes,
+            attachments: manifests.volume_attachments,
         },
         namespaces: manifests.namespaces.into_iter().map(|meta| (meta.name, meta.labels)).collect(),
         taken_names: manifests.node_claims.into_iter().map(|claim| claim.name).collect(),

@@ -7,6 +7,13 @@ use serde::Deserialize;
 use crate::api::meta::ObjectMeta;
 use crate::api::pod::NodeSelectorTerm;
 
+/// The CSI driver of EBS volumes, also of those that name the plugin [`EBS_PLUGIN`].
+pub const EBS_DRIVER: &str = "ebs.csi.aws.com";
+/// The name of EBS's plugin within Kubernetes, whose work the CSI driver does since 1.23.
+pub const EBS_PLUGIN: &str = "kubernetes.io/aws-ebs";
+/// The CSI driver of EKS Auto Mode, whose volumes only its own nodes attach.
+pub const AUTO_MODE_DRIVER: &str = "ebs.csi.eks.amazonaws.com";
+
 /// A PersistentVolumeClaim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PersistentVolumeClaim {

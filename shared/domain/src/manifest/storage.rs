@@ -10,12 +10,9 @@ use super::meta::{KindScope, Metadata, ObjectFields, Unread};
 use super::selector::NodeSelector;
 use crate::api::pod::NodeSelectorTerm;
 use crate::api::storage::{
-    CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment, VolumeBinding,
+    CsiNode, EBS_DRIVER, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment, VolumeBinding,
 };
 use crate::requirement::Requirement;
-
-/// The CSI driver that serves in-tree EBS volumes.
-const EBS_DRIVER: &str = "ebs.csi.aws.com";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

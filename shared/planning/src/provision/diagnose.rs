@@ -13,6 +13,7 @@ use tenon_domain::resources::Shortage;
 use tenon_domain::taint::tolerates_forbidding;
 use tenon_domain::unavailable::FIRST_HOLD;
 
+use super::attachments::VolumesExceeded;
 use super::input::{PoolInput, PoolReadiness};
 use super::needs::{Alternative, PodGroup, ports_conflict};
 use super::pool::{Limit, Pool, Type, taken_from};
@@ -76,8 +77,16 @@ fn for_alternative(
         return nearest(&labelled, group)
             .map_or(Reason::StepBudgetExhausted, |shortage| Reason::InsufficientResources { shortage });
     }
+    let attaching: Vec<&Type<'_>> =
+        large.iter().filter(|one| pool.exceeded_volumes(one, group).is_none()).copied().collect();
+    if attaching.is_empty() {
+        let most = large.iter().filter_map(|one| pool.exceeded_volumes(one, group)).max_by_key(|of| of.most);
+        return most.map_or(Reason::StepBudgetExhausted, |VolumesExceeded { driver, volumes, most }| {
+            Reason::TooManyVolumes { driver: driver.to_string(), volumes, most }
+        });
+    }
     let free: Vec<&Type<'_>> =
-        large.into_iter().filter(|one| !ports_conflict(group.host_ports, &one.host_ports)).collect();
+        attaching.into_iter().filter(|one| !ports_conflict(group.host_ports, &one.host_ports)).collect();
     if free.is_empty() {
         return Reason::HostPortsTaken;
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use tenon_domain::api::pod::HostPort;
 use tenon_domain::id::ReservationId;
 
+use super::attachments::{SharedHere, SharedVolume};
 use super::dense::{DenseAmounts, add_times};
 use super::topology::neighbours::{FirstOfItsKind, NodeRules};
 
@@ -21,6 +22,8 @@ pub(crate) struct Member<'a> {
     pub(crate) class: usize,
     /// The needs of one pod.
     pub(crate) need: &'a DenseAmounts,
+    /// Its volumes that other pods use, too: once a claim.
+    pub(crate) volumes: &'a [SharedVolume],
     /// Its host ports.
     pub(crate) host_ports: &'a BTreeSet<HostPort>,
     /// Its rules about the other pods of a claim.
@@ -50,13 +53,15 @@ pub(crate) struct Draft {
     pub(crate) reservation: Option<ReservationId>,
 }
 
-/// What pods need together.
+/// What pods need together, each shared volume once.
 pub(crate) fn sum(members: &[Member<'_>], counts: &[(usize, u32)]) -> DenseAmounts {
     let dimensions = members.first().map_or(0, |member| member.need.len());
     let mut need = vec![0; dimensions];
+    let mut shared = SharedHere::default();
     for (index, count) in counts {
         if let Some(member) = members.get(*index) {
             add_times(&mut need, member.need, *count);
+            shared.add(member.volumes, &mut need, 1);
         }
     }
     need

@@ -11,7 +11,8 @@ use tenon_domain::requirement::{Requirements, UndefinedKeys};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::tolerates_forbidding;
 
-use super::dense::{DenseAmounts, Dimensions, take_times, times_fit};
+use super::attachments::SharedHere;
+use super::dense::{DenseAmounts, take_times};
 use super::input::{ExistingNode, NodeKind, Purpose};
 use super::needs::{Daemon, PodGroup, counted, ports_conflict};
 use super::output::Placement;
@@ -27,6 +28,7 @@ struct NodeRoom<'a> {
     node: &'a ExistingNode,
     offered: Requirements,
     left: DenseAmounts,
+    shared: SharedHere,
     host_ports: BTreeSet<HostPort>,
     neighbours: NodeNeighbours,
 }
@@ -44,7 +46,6 @@ impl<'a> Rooms<'a> {
         measures: &InputMeasures<'_>,
         residents: &[Vec<Resident>],
     ) -> Self {
-        let InputMeasures { daemons, dimensions, .. } = measures;
         let mut nodes: Vec<(&ExistingNode, &Vec<Resident>)> =
             scope.nodes.iter().copied().zip(residents).collect();
         nodes.retain(|(node, _)| is_usable(node, scope.purpose));
@@ -57,9 +58,9 @@ impl<'a> Rooms<'a> {
             .map(|(name, _)| name)
             .collect();
         let room = |(node, pods): (&'a ExistingNode, &Vec<Resident>)| {
-            let mut room = NodeRoom::of(node, daemons, dimensions)?;
+            let mut room = NodeRoom::of(node, measures)?;
             // What only DaemonSets ask for keeps no pod away.
-            for (left, name) in room.left.iter_mut().zip(dimensions.names()) {
+            for (left, name) in room.left.iter_mut().zip(measures.dimensions.names()) {
                 if !asked.contains(name) {
                     *left = (*left).max(0);
                 }
@@ -128,7 +129,8 @@ fn is_usable(node: &ExistingNode, purpose: &Purpose) -> bool {
 
 impl<'a> NodeRoom<'a> {
     /// A node's room; none if it is overdrawn.
-    fn of(node: &'a ExistingNode, daemons: &[Daemon<'_>], dimensions: &Dimensions) -> Option<Self> {
+    fn of(node: &'a ExistingNode, measures: &InputMeasures<'_>) -> Option<Self> {
+        let InputMeasures { daemons, dimensions, limits, .. } = measures;
         let offered = Requirements::from_labels(node.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())));
         let mut expected = ResourceList::new();
         for daemon in daemons.iter().filter(|daemon| runs_on(daemon, node, &offered)) {
@@ -147,13 +149,15 @@ impl<'a> NodeRoom<'a> {
         if free.iter().any(|(_, quantity)| quantity.is_negative()) {
             return None;
         }
-        let left = dimensions.room(&taken_from(&free, &awaited));
+        let mut left = dimensions.room(&taken_from(&free, &awaited));
+        let (volumes, shared) = limits.of_node(node);
+        left.extend(volumes);
         let host_ports = node.occupancy.host_ports().clone();
-        Some(Self { node, offered, left, host_ports, neighbours: NodeNeighbours::default() })
+        Some(Self { node, offered, left, shared, host_ports, neighbours: NodeNeighbours::default() })
     }
 
     fn holds(&self, group: &PodGroup<'_>, first: FirstOfItsKind) -> u32 {
-        let fitting = times_fit(&group.need, &self.left);
+        let fitting = self.shared.times_fit(&group.need, &group.volumes, &self.left);
         let count =
             if fitting == 0 { 0 } else { fitting.min(self.neighbours.admits(&group.node_rules, first)) };
         if count == 0
@@ -171,6 +175,7 @@ impl<'a> NodeRoom<'a> {
 
     fn fill(&mut self, group: &PodGroup<'_>, count: u32) {
         take_times(&mut self.left, &group.need, count);
+        self.shared.add(&group.volumes, &mut self.left, -1);
         self.host_ports.extend(group.host_ports.iter().cloned());
         self.neighbours.add(&group.node_rules, count);
     }

@@ -20,6 +20,7 @@ use tenon_domain::registry::{PlanPolicies, PreferencePolicy};
 use tenon_domain::requirement::{Incompatible, Requirements, UndefinedKeys};
 use tenon_domain::resources::ResourceName;
 
+use super::attachments::VolumesExceeded;
 use super::diagnose;
 use super::input::{ProvisionInput, Purpose};
 use super::needs::{self, Alternative, PodGroup, ports_conflict};
@@ -107,6 +108,13 @@ pub enum ExclusionCause {
         /// The resource of which it lacks most.
         resource: ResourceName,
     },
+    /// Its nodes attach fewer volumes than the pod has.
+    TooManyVolumes {
+        /// The volumes' CSI driver.
+        driver: String,
+        /// How many a node attaches.
+        most: u32,
+    },
     /// A DaemonSet takes the pod's host ports on it.
     HostPortsTaken,
     /// The region doesn't offer it, or not in the required zones and capacity types.
@@ -146,6 +154,7 @@ impl ExclusionCause {
             Self::InsufficientResources { resource } => {
                 format!("request less `{resource}`, or reduce the requests of DaemonSets")
             }
+            Self::TooManyVolumes { driver, .. } => format!("give the pod fewer volumes of `{driver}`"),
             Self::HostPortsTaken => "use another host port in the pod or in the DaemonSet".to_owned(),
             Self::NoOffering => "allow more zones and capacity types in the pod and the NodePool".to_owned(),
             Self::Unavailable { why: Unavailability::NoSubnet } => {
@@ -173,6 +182,7 @@ impl fmt::Display for ExclusionCause {
             Self::PodRequirement { requirement, .. } => write!(f, "the pod requires `{requirement}`"),
             Self::NoSuchResource { resource } => write!(f, "no `{resource}` at all"),
             Self::InsufficientResources { resource } => write!(f, "not enough `{resource}`"),
+            Self::TooManyVolumes { driver, most } => write!(f, "only {most} volumes of `{driver}` a node"),
             Self::HostPortsTaken => f.write_str("a DaemonSet already uses the pod's host ports"),
             Self::NoOffering => f.write_str("not offered in the allowed zones and capacity types"),
             Self::Unavailable { why } => write!(f, "unavailable: {why}"),
@@ -339,6 +349,9 @@ fn of_alternative<'t>(
     }
     if let Some(shortage) = group.requests.shortage(&taken_from(&one.option.allocatable, &one.overhead)) {
         return Err(ExclusionCause::InsufficientResources { resource: shortage.resource });
+    }
+    if let Some(VolumesExceeded { driver, most, .. }) = pool.exceeded_volumes(one, group) {
+        return Err(ExclusionCause::TooManyVolumes { driver: driver.to_string(), most });
     }
     if ports_conflict(group.host_ports, &one.host_ports) {
         return Err(ExclusionCause::HostPortsTaken);

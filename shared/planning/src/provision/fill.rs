@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use tenon_domain::api::pod::HostPort;
 
+use super::attachments::SharedHere;
 use super::dense::{DenseAmounts, take_times, times_fit};
 use super::draft::Member;
 use super::lanes::{Buckets, is_full};
@@ -90,6 +91,7 @@ impl Scratch {
 struct Filled<'s, 't> {
     pattern: PackPattern,
     left: DenseAmounts,
+    shared: SharedHere,
     type_ports: &'t BTreeSet<HostPort>,
     host_ports: BTreeSet<HostPort>,
     neighbours: NodeNeighbours,
@@ -114,6 +116,7 @@ impl Fill<'_> {
         let mut filling = Filled {
             pattern: PackPattern { class: member.class, counts: Vec::new(), worth: 0.0 },
             left,
+            shared: SharedHere::default(),
             type_ports: &ports,
             host_ports: BTreeSet::new(),
             neighbours: NodeNeighbours::default(),
@@ -264,7 +267,8 @@ impl Filled<'_, '_> {
     /// Adds at most so many pods of a member. Returns whether it added any.
     fn add(&mut self, pool: &mut Pool<'_>, fill: &Fill<'_>, index: usize, at_most: u32) -> bool {
         let Some(member) = fill.members.get(index) else { return false };
-        let mut count = times_fit(member.need, &self.left).min(fill.left(self, index)).min(at_most);
+        let fitting = self.shared.times_fit(member.need, member.volumes, &self.left);
+        let mut count = fitting.min(fill.left(self, index)).min(at_most);
         if !member.host_ports.is_empty() {
             let conflict = ports_conflict(member.host_ports, self.type_ports)
                 || ports_conflict(member.host_ports, &self.host_ports);
@@ -287,6 +291,7 @@ impl Filled<'_, '_> {
         }
         let Some(class) = self.join(pool, member.class) else { return false };
         take_times(&mut self.left, member.need, count);
+        self.shared.add(member.volumes, &mut self.left, -1);
         self.host_ports.extend(member.host_ports.iter().cloned());
         self.neighbours.add(member.rules, count);
         if class != self.pattern.class {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass};
+use tenon_domain::api::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment};
 use tenon_domain::api::workload::DaemonSet;
 use tenon_domain::api::{NodePool, Pod};
 use tenon_domain::catalog::InstanceTypeOption;
@@ -54,6 +54,10 @@ pub struct Storage {
     pub claims: Vec<PersistentVolumeClaim>,
     /// StorageClasses.
     pub classes: Vec<StorageClass>,
+    /// CSINodes: how many volumes Nodes may attach.
+    pub nodes: Vec<CsiNode>,
+    /// VolumeAttachments: the volumes that Nodes have, or will have.
+    pub attachments: Vec<VolumeAttachment>,
 }
 
 /// The work that a plan may do: a step is about one check of an instance type or node against a group of pods. A plan

@@ -1,12 +1,13 @@
 //! Groups that are the same to a claim, as one: packing looks at each kind of pod once.
 //!
-//! Decides which groups are alike: equal priority, needs, class and rules about the pods of a node. It gives a draft's
+//! Decides which groups are alike: equal priority, needs, shared volumes, class and rules about the pods of a node. It gives a draft's
 //! pods back to their groups, in the groups' order.
 //!
 //! Invariant: what was packed for a lane is no more than its groups' pods that wait.
 
 use std::collections::BTreeMap;
 
+use super::attachments::SharedVolume;
 use super::dense::{DenseAmounts, within};
 use super::draft::{Draft, Member};
 use super::topology::neighbours::NodeRules;
@@ -25,6 +26,7 @@ struct LaneKey<'a> {
     class: usize,
     priority: i32,
     need: &'a DenseAmounts,
+    volumes: &'a [SharedVolume],
     rules: &'a NodeRules,
     /// Members that stay alone: those with host ports, and those that need others beside them.
     alone: Option<usize>,
@@ -36,9 +38,9 @@ impl<'a> Lanes<'a> {
         let mut lanes = Self { all: Vec::new(), members: Vec::new() };
         let mut known: BTreeMap<LaneKey<'a>, usize> = BTreeMap::new();
         for (index, member) in members.iter().enumerate() {
-            let Member { class, priority, need, rules, .. } = *member;
+            let Member { class, priority, need, volumes, rules, .. } = *member;
             let alone = (!member.host_ports.is_empty() || rules.keeps_together()).then_some(index);
-            let lane = *known.entry(LaneKey { class, priority, need, rules, alone }).or_insert_with(|| {
+            let lane = *known.entry(LaneKey { class, priority, need, volumes, rules, alone }).or_insert_with(|| {
                 lanes.all.push(Member { waiting: 0, ..*member });
                 lanes.members.push(Vec::new());
                 lanes.all.len() - 1

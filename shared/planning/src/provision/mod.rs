@@ -9,6 +9,7 @@
 //! Source: kubernetes-sigs/karpenter `pkg/controllers/provisioning/scheduling`. How many pods go on one claim is our
 //! own rule (module `pack`).
 
+mod attachments;
 mod dense;
 mod diagnose;
 mod domains;
@@ -73,6 +74,7 @@ pub(crate) use pool::Pool;
 pub(crate) use topology::census;
 pub(crate) use ways::Ways;
 
+use attachments::VolumeLimits;
 use existing::Rooms;
 use needs::counted;
 use reserved::ReservedRoom;
@@ -179,6 +181,8 @@ pub(crate) struct InputMeasures<'a> {
     pub(crate) min_values: MinValuesPolicy,
     /// What earlier plans on the same input have used up.
     pub(crate) spent: Spent,
+    /// The limits on volumes, whose dimensions follow those of the resources.
+    pub(crate) limits: VolumeLimits<'a>,
     /// What the groups of pods ask of their nodes.
     pub(crate) ways: WaysTable,
 }
@@ -189,13 +193,16 @@ pub(crate) fn measures<'a>(
     pods: impl IntoIterator<Item = &'a Pod>,
 ) -> InputMeasures<'a> {
     let daemons = needs::daemons(&input.daemon_sets);
-    let pods = pods.into_iter().map(|pod| &pod.shape.requests);
-    let dimensions = Dimensions::of(pods.chain(daemons.iter().map(|daemon| daemon.requests)));
+    let pods: Vec<&Pod> = pods.into_iter().collect();
+    let requests = pods.iter().map(|pod| &pod.shape.requests);
+    let dimensions = Dimensions::of(requests.chain(daemons.iter().map(|daemon| daemon.requests)));
+    let limits = VolumeLimits::of(input, &pods, dimensions.names().count());
     InputMeasures {
         daemons,
         dimensions,
         min_values: input.policies.min_values,
         spent: Spent::default(),
+        limits,
         ways: WaysTable::default(),
     }
 }

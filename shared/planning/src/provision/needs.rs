@@ -19,6 +19,7 @@ use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::Toleration;
 
+use super::attachments::{SharedVolume, VolumeNeed};
 use super::{InputMeasures, Scope};
 use super::dense::DenseAmounts;
 use super::input::ProvisionInput;
@@ -84,7 +85,9 @@ pub(crate) struct PodGroup<'a> {
     pub(crate) requests: &'a ResourceList,
     /// The same, dense.
     pub(crate) need: Arc<DenseAmounts>,
-    /// The number of its requests: equal ones have the same.
+    /// Its volumes that other pods use, too; those of its own are part of its need.
+    pub(crate) volumes: Arc<[SharedVolume]>,
+    /// The number of its need: equal ones have the same.
     pub(crate) need_id: usize,
     /// Ways to satisfy its affinity, with the preferences that it still has.
     pub(crate) alternatives: Arc<Ways>,
@@ -162,6 +165,7 @@ impl<'a> PodGroup<'a> {
             pods,
             requests: self.requests,
             need: Arc::clone(&self.need),
+            volumes: Arc::clone(&self.volumes),
             need_id: self.need_id,
             alternatives,
             tolerations: self.tolerations,
@@ -191,8 +195,9 @@ impl Alternative {
 /// The properties that equal pods share.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct PodGroupKey<'a> {
-    /// Numbers of its requests, its ways with volumes and without, its rules and the selectors that match it.
-    numbers: (usize, usize, usize, usize, usize),
+    /// Numbers of its requests, its ways with volumes and without, its rules, the selectors that match it and what its
+    /// volumes count.
+    numbers: (usize, usize, usize, usize, usize, usize),
     tolerations: &'a [Toleration],
     host_ports: &'a BTreeSet<HostPort>,
     priority: i32,
@@ -205,6 +210,7 @@ struct EqualPods<'a> {
     counted: Arc<Ways>,
     own: Arc<Rules>,
     is: Arc<[SelectorId]>,
+    volumes: Arc<VolumeNeed>,
 }
 
 /// Values by number, each once.
@@ -242,18 +248,21 @@ pub(crate) fn groups<'a>(
     (selectors, residents): (&Selectors, &[Vec<Resident>]),
 ) -> (Vec<PodGroup<'a>>, Vec<Unschedulable>) {
     let scratch = WaysTable::default();
-    let (equal, refused) = equal_pods(input, scope.pods, &scratch, selectors);
+    let (equal, refused) = equal_pods(input, scope.pods, measures, (&scratch, selectors));
     let of_groups = equal.iter().flat_map(|one| one.own.on_nodes());
     let of_residents = residents.iter().flatten().flat_map(Resident::on_nodes);
     let on_nodes: BTreeSet<SelectorId> = of_groups.chain(of_residents).collect();
     let mut groups: Vec<PodGroup<'a>> = Vec::with_capacity(equal.len());
-    for EqualPods { mut pods, required, counted, own, is } in equal {
+    for EqualPods { mut pods, required, counted, own, is, volumes } in equal {
         pods.sort_by(|a, b| (a.created_at, &a.uid, &a.name).cmp(&(b.created_at, &b.uid, &b.name)));
         let Some(shape) = pods.first().map(|pod| &pod.shape) else { continue };
         let here = is.iter().filter(|id| on_nodes.contains(id)).copied().collect();
+        let mut need = measures.dimensions.need(&shape.requests);
+        need.extend(&volumes.own);
         groups.push(PodGroup {
             requests: &shape.requests,
-            need: Arc::new(measures.dimensions.need(&shape.requests)),
+            need: Arc::new(need),
+            volumes: volumes.shared.as_slice().into(),
             need_id: 0,
             alternatives: Arc::clone(&required),
             tolerations: &shape.tolerations,
@@ -285,10 +294,11 @@ pub(crate) fn groups<'a>(
 fn equal_pods<'a>(
     input: &ProvisionInput,
     all: &'a [Pod],
-    ways: &WaysTable,
-    selectors: &Selectors,
+    measures: &InputMeasures<'_>,
+    (ways, selectors): (&WaysTable, &Selectors),
 ) -> (Vec<EqualPods<'a>>, Vec<Unschedulable>) {
-    let volumes = Volumes::of(&input.storage);
+    let volumes = measures.limits.volumes();
+    let mut counts = Numbered(BTreeMap::new());
     let mut refused = Vec::new();
     // Equal pods share their shape, so what follows from a shape is worked out once.
     let mut by_shape: BTreeMap<*const PodShape, Vec<&'a Pod>> = BTreeMap::new();
@@ -301,7 +311,7 @@ fn equal_pods<'a>(
     for pods in by_shape.into_values() {
         let Some(first) = pods.first() else { continue };
         let shape: &'a PodShape = &first.shape;
-        let (own, counted, required) = match asked_by(shape, input, selectors, &volumes) {
+        let (own, counted, required) = match asked_by(shape, input, selectors, volumes) {
             Ok((own, counted, required)) => (owns.number(own), ways.of(counted), ways.of(required)),
             Err(reason) => {
                 refused.extend(pods.iter().map(|pod| Unschedulable {
@@ -314,8 +324,9 @@ fn equal_pods<'a>(
         let next = requests.len();
         let requested = *requests.entry(&shape.requests).or_insert(next);
         let is = matching.number(selectors.matching(shape));
+        let attached = counts.number(measures.limits.need(shape));
         let key = PodGroupKey {
-            numbers: (requested, required.id, counted.id, own.1, is.1),
+            numbers: (requested, required.id, counted.id, own.1, is.1, attached.1),
             tolerations: &shape.tolerations,
             host_ports: &shape.host_ports,
             priority: shape.priority,
@@ -326,6 +337,7 @@ fn equal_pods<'a>(
             counted,
             own: own.0,
             is: is.0.as_slice().into(),
+            volumes: attached.0,
         });
         known.pods.extend(pods);
     }

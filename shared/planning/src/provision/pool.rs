@@ -19,11 +19,12 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::tolerates_forbidding;
 
 use super::InputMeasures;
+use super::attachments::{VolumesExceeded, exceeded};
 use super::dense::{DenseAmounts, within};
 use super::domains::DomainAnswers;
 use super::front::{front, thinned};
 use super::input::{PoolInput, PoolReadiness};
-use super::needs::Daemon;
+use super::needs::{Daemon, PodGroup};
 use super::offers::{Offers, OverheadRank, overhead_rank};
 use super::open::OpenOfferings;
 use super::trials::Spent;
@@ -80,6 +81,8 @@ pub(crate) struct Pool<'a> {
     pub(crate) offered: Requirements,
     /// Its instance types, by name.
     pub(crate) types: Vec<Type<'a>>,
+    /// The CSI drivers of the last dimensions of room.
+    pub(crate) drivers: Vec<Arc<str>>,
     /// The limits of the pool, with the rest of each, in nanos.
     pub(crate) limits: Vec<(Limit, i128)>,
     /// One offering for each place and capacity type that any type has.
@@ -139,7 +142,7 @@ impl<'a> Pool<'a> {
 
     /// The same, with other offerings.
     pub(crate) fn open(input: &'a PoolInput, measures: &InputMeasures<'a>, open: OpenOfferings) -> Self {
-        let InputMeasures { daemons, dimensions, min_values, spent, .. } = measures;
+        let InputMeasures { daemons, dimensions, min_values, limits: volumes, spent, .. } = measures;
         let offered = offered(&input.pool);
         let limits = limits_left(input, spent);
         let mut options: Vec<&InstanceTypeOption> =
@@ -167,7 +170,8 @@ impl<'a> Pool<'a> {
                         host_ports.extend(daemon.host_ports.iter().cloned());
                     }
                 }
-                let room = dimensions.room(&taken_from(&option.allocatable, &overhead));
+                let mut room = dimensions.room(&taken_from(&option.allocatable, &overhead));
+                room.extend(volumes.of_type(option));
                 let charges = limits.iter().map(|(name, _)| charge(option, name)).collect();
                 let overhead_rank = overhead_rank(&overhead);
                 let host_ports = match &shared_ports {
@@ -193,6 +197,7 @@ impl<'a> Pool<'a> {
             riders_at: None,
             offered,
             types,
+            drivers: volumes.drivers().to_vec(),
             limits,
             places: places.found,
             offers: Offers::default(),
@@ -203,6 +208,11 @@ impl<'a> Pool<'a> {
             joined: BTreeMap::new(),
             closed: BTreeSet::new(),
         }
+    }
+
+    /// The driver of which a pod has more volumes than a node of a type attaches.
+    pub(crate) fn exceeded_volumes(&self, one: &Type<'_>, group: &PodGroup<'_>) -> Option<VolumesExceeded> {
+        exceeded(&self.drivers, group, &one.room)
     }
 
     /// As [`Self::begin_again`], for other pods: the types stay, and what was derived for pods is forgotten, so that the

@@ -120,6 +120,15 @@ pub enum Reason {
         /// The shortage on the nearest type, after DaemonSets' overhead.
         shortage: Shortage,
     },
+    /// No type that is large enough may attach as many volumes.
+    TooManyVolumes {
+        /// Their CSI driver.
+        driver: String,
+        /// How many the pod has.
+        volumes: u32,
+        /// The most that a node of such a type attaches.
+        most: u32,
+    },
     /// A DaemonSet takes the pod's host ports on every type.
     HostPortsTaken,
     /// No type that fits is offered in the required zones and capacity types.
@@ -201,6 +210,11 @@ impl fmt::Display for Reason {
             Self::InsufficientResources { shortage } => {
                 write!(f, "no instance type is large enough: {shortage} at most: request less, or allow larger types")
             }
+            Self::TooManyVolumes { driver, volumes, most } => write!(
+                f,
+                "no instance type attaches {volumes} volumes of `{driver}`, {most} at most: give the pod fewer volumes, or \
+                 allow instance types that attach more"
+            ),
             Self::HostPortsTaken => {
                 f.write_str("a DaemonSet already uses the pod's host ports: give one of them another port")
             }

@@ -16,8 +16,8 @@ use tenon_domain::labels;
 use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::{tolerates_all, tolerates_forbidding};
 
-use super::dense::{add_times, times};
-use super::draft::{Draft, Member};
+use super::dense::times;
+use super::draft::{Draft, Member, sum};
 use super::existing::Rooms;
 use super::input::{ProvisionInput, Purpose};
 use super::needs::{PodGroup, counted};
@@ -302,6 +302,7 @@ impl<'f, 'a> PlanInProgress<'f, 'a> {
                     priority: group.priority,
                     class,
                     need: &group.need,
+                    volumes: &group.volumes,
                     host_ports: group.host_ports,
                     rules: &group.node_rules,
                     first: self.state.census.first_of(group),
@@ -319,11 +320,10 @@ impl<'f, 'a> PlanInProgress<'f, 'a> {
             let member = members.get(index)?;
             Some((member, self.groups.get(member.group)?))
         };
-        let mut need = members.first().map_or_else(Vec::new, |member| vec![0; member.need.len()]);
+        let need = sum(members, &draft.counts);
         let mut requests = ResourceList::new();
         for (index, count) in &draft.counts {
-            if let Some((member, group)) = of(*index) {
-                add_times(&mut need, member.need, *count);
+            if let Some((_, group)) = of(*index) {
                 requests.add(&times(group.requests, *count));
             }
         }

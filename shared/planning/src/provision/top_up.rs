@@ -10,7 +10,8 @@ use tenon_domain::id::NodePoolName;
 use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::ResourceList;
 
-use super::dense::{DenseAmounts, add_times, take_times, times, times_fit};
+use super::attachments::SharedHere;
+use super::dense::{DenseAmounts, add_times, take_times, times};
 use super::draft::{Draft, Member};
 use super::needs::{counted, ports_conflict};
 use super::pool::Pool;
@@ -28,6 +29,7 @@ pub(crate) struct OpenClaim {
     need: DenseAmounts,
     requests: ResourceList,
     left: DenseAmounts,
+    shared: SharedHere,
     host_ports: BTreeSet<HostPort>,
     neighbours: NodeNeighbours,
 }
@@ -50,11 +52,13 @@ impl OpenClaim {
             return None;
         }
         let (mut left, mut host_ports) = (one.room.clone(), BTreeSet::clone(&one.host_ports));
-        let mut neighbours = NodeNeighbours::default();
+        let (mut neighbours, mut shared) = (NodeNeighbours::default(), SharedHere::default());
         take_times(&mut left, need, 1);
         for (index, count) in &draft.counts {
             let member = members.get(*index)?;
             neighbours.add(member.rules, *count);
+            // What the pods need together has them already.
+            shared.add(member.volumes, &mut left, 0);
             host_ports.extend(member.host_ports.iter().cloned());
         }
         Some(Self {
@@ -65,6 +69,7 @@ impl OpenClaim {
             need: need.to_vec(),
             requests: requests.clone(),
             left,
+            shared,
             host_ports,
             neighbours,
         })
@@ -72,7 +77,8 @@ impl OpenClaim {
 
     /// How many pods of a group fit, and the class of the claim with them.
     fn admits(&self, pool: &mut Pool<'_>, member: &Member<'_>) -> Option<(u32, usize)> {
-        let mut count = times_fit(member.need, &self.left).min(member.waiting);
+        let fitting = self.shared.times_fit(member.need, member.volumes, &self.left);
+        let mut count = fitting.min(member.waiting);
         if !member.host_ports.is_empty() {
             count = if ports_conflict(member.host_ports, &self.host_ports) { 0 } else { count.min(1) };
         }
@@ -114,6 +120,8 @@ impl PlanInProgress<'_, '_> {
         let Some(group) = self.groups.get(member.group) else { return };
         let (mut need, mut requests) = (open.need.clone(), open.requests.clone());
         add_times(&mut need, member.need, count);
+        let mut shared = open.shared.clone();
+        shared.add(member.volumes, &mut need, 1);
         requests.add(&times(group.requests, count));
         let draft = Draft {
             class,
@@ -135,6 +143,7 @@ impl PlanInProgress<'_, '_> {
         *left = left.saturating_sub(count);
         member.waiting = member.waiting.saturating_sub(count);
         take_times(&mut open.left, member.need, count);
+        open.shared.add(member.volumes, &mut open.left, -1);
         open.host_ports.extend(member.host_ports.iter().cloned());
         open.neighbours.add(member.rules, count);
         open.merged = pool.class(class).map_or_else(|| open.merged.clone(), |class| class.merged.clone());

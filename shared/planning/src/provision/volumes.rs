@@ -3,22 +3,46 @@
 //! Decides the alternatives of a pod's volumes: the node affinity of bound PersistentVolumes, and the allowed
 //! topologies of StorageClasses that bind when the pod is placed. A claim that can't become bound is refused by name.
 //! Volumes on one node's own disk (`local`, `hostPath`) ask for that node's name only, which a new node hasn't, so
-//! host names are left out.
+//! host names are left out. It also says which volumes count against limits, and by which CSI driver
+//! (`attachments`).
 //!
 //! Source: kubernetes-sigs/karpenter `pkg/controllers/provisioning/scheduling/volumetopology.go`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tenon_domain::api::PodShape;
 use tenon_domain::api::pod::{NodeSelectorTerm, PodVolume};
-use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
+use tenon_domain::api::storage::{
+    AUTO_MODE_DRIVER, EBS_DRIVER, EBS_PLUGIN, PersistentVolume, PersistentVolumeClaim, StorageClass,
+    VolumeBinding,
+};
 use tenon_domain::labels;
 use tenon_domain::requirement::Requirements;
 
 use super::input::Storage;
 use super::report::Reason;
 
+/// A volume that counts against a limit.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CountedVolume {
+    /// Its CSI driver.
+    pub(crate) driver: Arc<str>,
+    /// The PersistentVolume's name, or of a claim that isn't bound its namespace and name.
+    pub(crate) name: String,
+}
+
+/// The volumes of a pod that count.
+#[derive(Debug, Default)]
+pub(crate) struct CountedVolumes {
+    /// Those of claims.
+    pub(crate) named: BTreeSet<CountedVolume>,
+    /// By driver, those that are made for the pod alone.
+    pub(crate) ephemeral: BTreeMap<Arc<str>, u32>,
+}
+
 /// Storage objects by name.
+#[derive(Debug)]
 pub(crate) struct Volumes<'a> {
     claims: BTreeMap<(&'a str, &'a str), &'a PersistentVolumeClaim>,
     volumes: BTreeMap<&'a str, &'a PersistentVolume>,
@@ -37,6 +61,39 @@ impl<'a> Volumes<'a> {
             volumes: storage.volumes.iter().map(|volume| (volume.meta.name.as_str(), volume)).collect(),
             classes: storage.classes.iter().map(|class| (class.meta.name.as_str(), class)).collect(),
         }
+    }
+
+    /// The volumes of a pod that count against limits. A volume of an unknown driver counts nowhere.
+    pub(crate) fn counted(&self, shape: &PodShape) -> CountedVolumes {
+        let mut counted = CountedVolumes::default();
+        for volume in &shape.volumes {
+            match volume {
+                PodVolume::Claim(name) => counted.named.extend(self.counted_claim(&shape.namespace, name)),
+                PodVolume::Ephemeral { storage_class, .. } => {
+                    if let Some(driver) = self.driver_of(storage_class.as_deref()) {
+                        *counted.ephemeral.entry(driver).or_default() += 1;
+                    }
+                }
+            }
+        }
+        counted
+    }
+
+    fn counted_claim(&self, namespace: &str, name: &str) -> Option<CountedVolume> {
+        let claim = self.claims.get(&(namespace, name))?;
+        let volume = claim.volume.as_deref();
+        let bound = volume.and_then(|name| self.volumes.get(name)).map(|volume| volume.driver.as_deref());
+        let driver = match bound {
+            Some(driver) => driver?.into(),
+            None => self.driver_of(claim.storage_class.as_deref())?,
+        };
+        let name = volume.map_or_else(|| format!("{namespace}/{name}"), str::to_owned);
+        Some(CountedVolume { driver, name })
+    }
+
+    fn driver_of(&self, class: Option<&str>) -> Option<Arc<str>> {
+        let provisioner = self.classes.get(class?)?.provisioner.as_str();
+        Some(if provisioner == EBS_PLUGIN { EBS_DRIVER } else { provisioner }.into())
     }
 
     /// Where a pod's volumes can be: ORed requirements for all of them together; empty where they bind it to no place.
@@ -82,6 +139,9 @@ impl<'a> Volumes<'a> {
                 Some(volume) if volume.meta.deleted_at.is_some() => {
                     unusable("its PersistentVolume is being deleted")
                 }
+                Some(volume) if volume.driver.as_deref() == Some(AUTO_MODE_DRIVER) => {
+                    unusable("only nodes of EKS Auto Mode attach its PersistentVolume")
+                }
                 Some(volume) => Ok(without_hosts(&volume.node_affinity)),
             },
         }
@@ -94,6 +154,10 @@ impl<'a> Volumes<'a> {
         };
         match self.classes.get(name) {
             None => unusable(format!("its StorageClass `{name}` doesn't exist; create it")),
+            Some(class) if class.provisioner == AUTO_MODE_DRIVER => unusable(format!(
+                "StorageClass `{name}` makes volumes for nodes of EKS Auto Mode only; use one with the provisioner \
+                 `{EBS_DRIVER}`"
+            )),
             Some(class) => match class.binding {
                 VolumeBinding::WaitForFirstConsumer => Ok(without_hosts(&class.allowed_topologies)),
                 VolumeBinding::Immediate => unusable(format!(

@@ -1,5 +1,7 @@
 //! The checkers of plans see broken plans: a checker that finds nothing checks nothing.
 
+use std::sync::Arc;
+
 use crate::checker::{faults, lasting_faults};
 use crate::claims_checker::claim_faults;
 use crate::support::*;
@@ -57,6 +59,23 @@ fn a_claim_of_a_type_that_is_too_small_is_seen() {
         true
     };
     check(claim_faults, small, "doesn't hold its pods");
+}
+
+#[test]
+fn a_node_that_attaches_fewer_volumes_is_seen() {
+    let fewer = |world: &mut ProvisionInput, _: &mut ProvisionPlan| {
+        for option in world.pools.iter_mut().flat_map(|pool| Arc::make_mut(&mut pool.types)) {
+            option.ebs_volumes = Some(0);
+        }
+        true
+    };
+    check(claim_faults, fewer, "attaches fewer volumes");
+    let none = |world: &mut ProvisionInput, made: &mut ProvisionPlan| {
+        let nodes = world.storage.nodes.iter_mut();
+        nodes.flat_map(|node| node.drivers.values_mut()).for_each(|most| *most = Some(0));
+        !made.placements.is_empty()
+    };
+    check(claim_faults, none, "a node attaches fewer volumes");
 }
 
 #[test]

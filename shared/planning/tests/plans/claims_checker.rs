@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_domain::api::pod::{HostPort, PodShape};
+use tenon_domain::api::pod::{HostPort, PodShape, PodVolume};
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
@@ -31,8 +31,72 @@ pub(crate) fn claim_faults(input: &ProvisionInput, plan: &ProvisionPlan) -> Vec<
         faults.extend(room_faults(claim, pool, &pods));
         faults.extend(pods.iter().filter_map(|pod| place_fault(claim, pool, pod)));
         faults.extend(port_faults(claim, &pods));
+        faults.extend(volume_faults(input, claim, pool, &pods));
     }
     faults.extend(input.pools.iter().flat_map(|pool| limit_faults(pool, plan)));
+    faults.extend(node_volume_faults(input, plan));
+    faults
+}
+
+/// The distinct EBS volumes of pods. One that is made for a pod has the pod's place as its name.
+fn ebs_volumes(input: &ProvisionInput, pods: &[&PodShape]) -> BTreeSet<String> {
+    let class_is_ebs = |name: &Option<String>| {
+        let class = input.storage.classes.iter().find(|class| Some(&class.meta.name) == name.as_ref());
+        class.is_some_and(|class| class.provisioner == "ebs.csi.aws.com")
+    };
+    let mut found = BTreeSet::new();
+    for (index, pod) in pods.iter().enumerate() {
+        for volume in &pod.volumes {
+            match volume {
+                PodVolume::Ephemeral { volume, storage_class } if class_is_ebs(storage_class) => {
+                    found.insert(format!("{index} {volume}"));
+                }
+                PodVolume::Ephemeral { .. } => {}
+                PodVolume::Claim(name) => {
+                    let claims = input.storage.claims.iter();
+                    let mut claims = claims.filter(|one| one.meta.namespace == pod.namespace);
+                    let claim = claims.find(|one| one.meta.name == *name).unwrap();
+                    let bound = input.storage.volumes.iter();
+                    let bound = bound.filter(|one| Some(&one.meta.name) == claim.volume.as_ref());
+                    let by_volume = bound.map(|one| one.driver.as_deref() == Some("ebs.csi.aws.com")).next();
+                    if by_volume.unwrap_or_else(|| class_is_ebs(&claim.storage_class)) {
+                        found.insert(format!("{}/{name}", pod.namespace));
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+fn volume_faults(
+    input: &ProvisionInput,
+    claim: &PlannedClaim,
+    pool: &PoolInput,
+    pods: &[&PodShape],
+) -> Vec<String> {
+    let wanted = ebs_volumes(input, pods).len();
+    let few = types(claim, pool).filter(|one| one.ebs_volumes.is_some_and(|most| wanted > most as usize));
+    few.map(|one| format!("{}: {} attaches fewer volumes", claim.name, one.facts.name)).collect()
+}
+
+/// Nodes that are there, and get pods with volumes, by their CSINodes.
+fn node_volume_faults(input: &ProvisionInput, plan: &ProvisionPlan) -> Vec<String> {
+    let mut faults = Vec::new();
+    for node in &input.nodes {
+        let limits = input.storage.nodes.iter().find(|one| one.meta.name == node.name);
+        let Some(most) = limits.and_then(|one| one.drivers.get("ebs.csi.aws.com").copied().flatten()) else {
+            continue;
+        };
+        let running: Vec<&PodShape> = node.occupancy.shapes().iter().map(|shape| &**shape).collect();
+        let placed = plan.placements.iter().filter(|one| one.node == node.name);
+        let placed = placed.map(|one| input.pods.iter().find(|pod| pod.uid == one.pod.uid).unwrap());
+        let all: Vec<&PodShape> = running.iter().copied().chain(placed.map(|pod| &*pod.shape)).collect();
+        let (before, after) = (ebs_volumes(input, &running).len(), ebs_volumes(input, &all).len());
+        if after > before && after > most as usize {
+            faults.push(format!("{}: a node attaches fewer volumes", node.name));
+        }
+    }
     faults
 }
 

@@ -27,4 +27,5 @@ mod sized_worlds;
 mod support;
 mod topology;
 mod trials;
+mod volumes;
 mod wide;

@@ -7,7 +7,7 @@ use tenon_domain::api::pod::{
     LabelSelector, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, PodShape, PodVolume,
     TopologySpreadConstraint, WhenUnsatisfiable,
 };
-use tenon_domain::api::storage::VolumeBinding;
+use tenon_domain::api::storage::{CsiNode, VolumeBinding};
 use tenon_domain::api::workload::DaemonSet;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::resources::ResourceList;
@@ -196,7 +196,8 @@ fn storage(of: &Storage) -> Vec<Value> {
     let volumes = of.volumes.iter().map(|volume| {
         let terms: Vec<Value> = volume.node_affinity.iter().map(node_term).collect();
         json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume.meta.name},
-            "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}})
+            "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+                "csi": volume.driver.as_ref().map(|driver| json!({"driver": driver}))}})
     });
     let classes = of.classes.iter().map(|class| {
         let topologies = class.allowed_topologies.iter().map(|term| {
@@ -204,13 +205,21 @@ fn storage(of: &Storage) -> Vec<Value> {
             json!({"matchLabelExpressions": labels.collect::<Vec<_>>()})
         });
         json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": class.meta.name},
-            "volumeBindingMode": match class.binding {
+            "provisioner": class.provisioner, "volumeBindingMode": match class.binding {
                 VolumeBinding::Immediate => "Immediate",
                 VolumeBinding::WaitForFirstConsumer => "WaitForFirstConsumer",
             },
             "allowedTopologies": topologies.collect::<Vec<_>>()})
     });
-    claims.chain(volumes).chain(classes).collect()
+    claims.chain(volumes).chain(classes).chain(of.nodes.iter().map(csi_node)).collect()
+}
+
+pub(crate) fn csi_node(of: &CsiNode) -> Value {
+    let driver = |(name, most): (&String, &Option<u32>)| {
+        json!({"name": name, "nodeID": of.meta.name, "allocatable": most.map(|most| json!({"count": most}))})
+    };
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": of.meta.name},
+        "spec": {"drivers": of.drivers.iter().map(driver).collect::<Vec<_>>()}})
 }
 
 fn daemon_set(of: &DaemonSet) -> Value {

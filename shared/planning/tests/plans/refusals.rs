@@ -166,6 +166,7 @@ fn volumes_that_can_not_be_bound_are_refused_and_others_are_planned() {
             class("waits", VolumeBinding::WaitForFirstConsumer),
             class("immediate", VolumeBinding::Immediate),
         ],
+        ..Storage::default()
     };
     let check = |volume: PodVolume, expected: Option<&str>| {
         let shape = PodShape { volumes: vec![volume], ..shape(&[("cpu", "1")]) };

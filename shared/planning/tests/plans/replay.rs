@@ -11,6 +11,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::meta::{OwnerReference, OwnerRole};
 use tenon_domain::api::pod::PodShape;
+use tenon_domain::api::storage::CsiNode;
 use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
@@ -20,6 +21,7 @@ use tenon_snapshot::object::{self, Kind, text};
 
 use crate::drawn::Draw;
 use crate::objects;
+use crate::volumes;
 
 /// Whether pods are nominated for their planned nodes, as the agent does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,6 +99,8 @@ struct Run {
     cluster: SimulatedCluster,
     /// The nodes of claims, by name, and the amounts that they charge their pool's limits.
     made: Vec<(ExistingNode, ResourceList)>,
+    /// Their limits on volumes.
+    csi_nodes: Vec<CsiNode>,
     now: i64,
 }
 
@@ -106,7 +110,12 @@ impl Run {
         let never = SignedDuration::from_secs(1_000_000);
         let config = SimulationConfig { seed, pod_start: never, ..SimulationConfig::default() };
         let mut run =
-            Self { cluster: SimulatedCluster::new(config, Timestamp::UNIX_EPOCH), made: Vec::new(), now: 0 };
+            Self {
+                cluster: SimulatedCluster::new(config, Timestamp::UNIX_EPOCH),
+                made: Vec::new(),
+                csi_nodes: Vec::new(),
+                now: 0,
+            };
         let mut draw = Draw::new(seed ^ 0xb0b);
         objects::surroundings(input).into_iter().for_each(|object| run.apply(object));
         for pod in &input.pods {
@@ -124,10 +133,13 @@ impl Run {
             openings.push((0, Opening { node: node.clone(), kept: BTreeSet::new() }));
         }
         for (claim, (node, charge)) in plan.claims.iter().zip(of_claims) {
+            // Its driver has told its limit by the time that the node takes pods.
+            run.csi_nodes.extend(volumes::csi_node_of(input, &node));
             let kept = claim.pods.iter().map(|pod| pod.uid.to_string()).collect();
             openings.push((0, Opening { node: node.clone(), kept }));
             run.made.push((node, charge));
         }
+        run.csi_nodes.iter().for_each(|node| run.apply(objects::csi_node(node)));
         // Some become ready together.
         let moments = 1 + openings.len() as u64;
         openings.iter_mut().for_each(|(at, _)| *at = draw.below(moments));
@@ -204,6 +216,7 @@ impl Run {
     /// The next plan's input: pods that were placed run, and the nodes of claims are there.
     fn input_after(&self, before: &ProvisionInput) -> ProvisionInput {
         let mut after = before.clone();
+        after.storage.nodes.extend(self.csi_nodes.iter().cloned());
         for (node, charge) in &self.made {
             after.nodes.push(node.clone());
             for pool in after.pools.iter_mut().filter(|pool| Some(&pool.pool.name) == node.pool.as_ref()) {

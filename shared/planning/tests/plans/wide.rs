@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::drawn::Draw;
 use crate::support::*;
 use crate::topology::{app, spread, term};
+use crate::volumes::csi_node;
 use tenon_domain::api::Pod;
 use tenon_domain::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use tenon_domain::api::pod::{
@@ -46,7 +47,43 @@ pub(crate) fn wide_world(number: u64) -> ProvisionInput {
     world.daemon_sets = (0..draw.below(3)).map(|index| daemon(&mut draw, index)).collect();
     let team = |name: &str| (name.to_owned(), BTreeMap::from([(TEAM.to_owned(), "blue".to_owned())]));
     world.namespaces = BTreeMap::from([team("shop"), ("default".to_owned(), BTreeMap::new())]);
+    limit_volumes(&mut Draw::new(number ^ 0x7013), &mut world);
     world
+}
+
+/// Limits on volumes, more volumes a pod, and volumes that pods share.
+fn limit_volumes(draw: &mut Draw, world: &mut ProvisionInput) {
+    for pool in &mut world.pools {
+        for option in Arc::make_mut(&mut pool.types) {
+            option.ebs_volumes = draw.of(&[Some(2), Some(3), Some(5), None]);
+        }
+    }
+    for node in &world.nodes {
+        if !draw.one_in(3) {
+            world.storage.nodes.push(csi_node(&node.name, draw.of(&[1, 2, 4])));
+        }
+    }
+    let unbound: Vec<PersistentVolumeClaim> =
+        world.storage.claims.iter().filter(|claim| claim.volume.is_none()).cloned().collect();
+    for claim in &unbound {
+        if draw.one_in(2) {
+            continue;
+        }
+        let name = claim.meta.name.clone();
+        let group = name.trim_start_matches("data-").split('-').next().unwrap_or_default().to_owned();
+        let more = if draw.one_in(2) { format!("more-{name}") } else { format!("shared-{group}") };
+        let users = |pod: &&mut Pod| pod.shape.volumes.contains(&PodVolume::Claim(name.clone()));
+        for pod in world.pods.iter_mut().filter(users) {
+            let mut shape = PodShape::clone(&pod.shape);
+            shape.volumes.push(PodVolume::Claim(more.clone()));
+            pod.shape = Arc::new(shape);
+        }
+        if !world.storage.claims.iter().any(|one| one.meta.name == more) {
+            let mut other = claim.clone();
+            other.meta.name = more;
+            world.storage.claims.push(other);
+        }
+    }
 }
 
 fn group(draw: &mut Draw, index: u64, storage: &mut Storage) -> Vec<Pod> {

@@ -119,6 +119,8 @@ impl<'a> ObservedCluster<'a> {
                 volumes: snapshot.persistent_volumes.clone(),
                 claims: snapshot.persistent_volume_claims.clone(),
                 classes: snapshot.storage_classes.clone(),
+                nodes: snapshot.csi_nodes.clone(),
+                attachments: snapshot.volume_attachments.clone(),
             },
             namespaces: snapshot.namespaces.clone(),
             taken_names: self.view.claims.keys().cloned().collect(),
