@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use tenon_domain::SignedDuration;
+use tenon_domain::default_spread::DefaultConstraint;
 use tenon_domain::id::{InstallationId, InstanceType, ParseIdError, Region};
 use tenon_domain::registry::{MinValuesPolicy, PlanPolicies, PreferencePolicy};
 
@@ -115,6 +116,10 @@ pub(crate) struct SimulateArgs {
     pub(crate) explain: Option<String>,
     #[command(flatten)]
     pub(crate) policies: PolicyArgs,
+    /// A default constraint of kube-scheduler's configuration, as the cluster's setting `DefaultTopologySpread` lists
+    /// them: spreads pods that have no constraint of their own
+    #[arg(long, value_name = "LABEL=SKEW:ACTION", value_parser = parse_default_constraint)]
+    pub(crate) default_spread: Vec<DefaultConstraint>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -143,6 +148,10 @@ fn parse_preference_policy(text: &str) -> Result<PreferencePolicy, String> {
 
 fn parse_min_values_policy(text: &str) -> Result<MinValuesPolicy, String> {
     MinValuesPolicy::parse(text).ok_or_else(|| "expected `Strict` or `BestEffort`".to_owned())
+}
+
+fn parse_default_constraint(text: &str) -> Result<DefaultConstraint, String> {
+    DefaultConstraint::parse(text).ok_or_else(|| format!("expected {}", DefaultConstraint::FORM))
 }
 
 /// `tenon types`.

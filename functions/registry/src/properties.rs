@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
+use tenon_domain::default_spread::DefaultConstraint;
 use tenon_domain::id::{ClusterName, InstallationId};
 use tenon_domain::registry::{
     Allowances, ClusterSettings, FeatureGate, Gates, MinValuesPolicy, PlanPolicies, PreferencePolicy,
@@ -222,7 +223,10 @@ impl<'a> PropertyReader<'a> {
             self.parsed_if("PreferencePolicy", "`Respect` or `Ignore`", PreferencePolicy::parse);
         let min_values =
             self.parsed_if("MinValuesPolicy", "`Strict` or `BestEffort`", MinValuesPolicy::parse);
+        let default_spread =
+            self.list("DefaultTopologySpread", DefaultConstraint::FORM, DefaultConstraint::parse);
         ClusterSettings {
+            default_spread: default_spread.into_iter().collect(),
             policies: PlanPolicies {
                 preferences: preferences.unwrap_or(default.policies.preferences),
                 min_values: min_values.unwrap_or(default.policies.min_values),
@@ -403,6 +407,9 @@ mod tests {
         assert_eq!(ignoring.settings.policies.preferences, PreferencePolicy::Ignore);
         let lowering = parsed(&[("MinValuesPolicy", Some(json!("BestEffort")))]).unwrap();
         assert_eq!(lowering.settings.policies.min_values, MinValuesPolicy::BestEffort);
+        let spread = "topology.kubernetes.io/zone=1:DoNotSchedule";
+        let spreading = parsed(&[("DefaultTopologySpread", Some(json!([spread])))]).unwrap();
+        assert_eq!(spreading.settings.default_spread[0].to_string(), spread);
     }
 
     #[test]
@@ -489,6 +496,7 @@ mod tests {
         assert_eq!(wrong("DryRuns", json!("Off")), 1);
         assert_eq!(wrong("PreferencePolicy", json!("ignore")), 1);
         assert_eq!(wrong("MinValuesPolicy", json!("Some")), 1);
+        assert_eq!(wrong("DefaultTopologySpread", json!(["zone=1"])), 1);
         assert_eq!(wrong("Endpoint", json!(["https://x"])), 1);
     }
 }

@@ -11,6 +11,7 @@ pub mod claim;
 pub mod class_hash;
 pub mod class_status;
 pub mod command;
+pub mod default_spread;
 pub mod digest;
 pub mod evidence;
 pub mod id;

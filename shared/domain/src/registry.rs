@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::default_spread::DefaultConstraint;
 use crate::id::{ClusterName, InstallationId};
 
 /// A cluster's entry in the registry.
@@ -66,6 +67,8 @@ pub struct ClusterSettings {
     pub dry_runs: FeatureGate,
     /// How pods' and pools' wishes count.
     pub policies: PlanPolicies,
+    /// The default constraints of its kube-scheduler, if its configuration lists any (Karpenter's `SCHEDULER_CONFIG`).
+    pub default_spread: Vec<DefaultConstraint>,
 }
 
 impl Default for ClusterSettings {
@@ -80,6 +83,7 @@ impl Default for ClusterSettings {
             zonal_shift: FeatureGate::Disabled,
             dry_runs: FeatureGate::Enabled,
             policies: PlanPolicies::default(),
+            default_spread: Vec::new(),
         }
     }
 }

@@ -185,7 +185,7 @@ fn check(catalog: &RegionCatalog, text: &str) -> bool {
             }
             false
         }
-        Ok(read) => match simulate_read(read, catalog, PlanPolicies::default()) {
+        Ok(read) => match simulate_read(read, catalog, &SchedulingSettings::default()) {
             Err(failure) => {
                 assert!(failure.0.iter().all(|problem| !problem.remedy.is_empty()), "{failure:?}");
                 false

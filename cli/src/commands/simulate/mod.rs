@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::Serialize;
+use tenon_domain::default_spread::DefaultConstraint;
 use tenon_domain::manifest::ReadManifests;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::registry::PlanPolicies;
@@ -62,6 +63,13 @@ struct Compared {
     difference: SimulationDifference,
 }
 
+/// What a simulation takes over from the cluster's settings.
+#[derive(Debug, Clone, Default)]
+struct SchedulingSettings {
+    policies: PlanPolicies,
+    default_spread: Vec<DefaultConstraint>,
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &SimulateArgs) -> Result<CommandOutcome, Failure> {
     let mut catalog = RegionCatalog::built_in(&args.region.resolve()?, TypesScope::ForNodes)?;
@@ -69,9 +77,12 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<CommandOutcome, Failure> {
         catalog = catalog.with_file(path, TypesScope::ForNodes)?;
     }
     let catalog = catalog.with_spot();
-    let first = simulate(&args.filename, &catalog, args.policies.policies());
-    let second =
-        (!args.compare.is_empty()).then(|| simulate(&args.compare, &catalog, args.policies.policies()));
+    let settings = SchedulingSettings {
+        policies: args.policies.policies(),
+        default_spread: args.default_spread.clone(),
+    };
+    let first = simulate(&args.filename, &catalog, &settings);
+    let second = (!args.compare.is_empty()).then(|| simulate(&args.compare, &catalog, &settings));
     let (first, second) = both(first, second)?;
     let timing = |simulated: &Simulated| {
         args.timing.then(|| Timing { plan_micros: simulated.plan_micros, peak_bytes: peak_bytes() })
@@ -114,9 +125,9 @@ fn both(
 fn simulate(
     paths: &[PathBuf],
     catalog: &RegionCatalog,
-    policies: PlanPolicies,
+    settings: &SchedulingSettings,
 ) -> Result<Simulated, Failure> {
-    let simulated = simulate_read(input::read_manifests(paths)?, catalog, policies)?;
+    let simulated = simulate_read(input::read_manifests(paths)?, catalog, settings)?;
     if simulated.input.pools.is_empty() && !simulated.report.unschedulable.is_empty() {
         return Err(no_node_pool(paths, simulated.report.unschedulable.len()));
     }
@@ -126,10 +137,10 @@ fn simulate(
 fn simulate_read(
     read: ReadManifests,
     catalog: &RegionCatalog,
-    policies: PlanPolicies,
+    settings: &SchedulingSettings,
 ) -> Result<Simulated, Failure> {
     let mut warnings = input::warnings_of(&read);
-    let input = world::input(read.manifests, catalog, policies, &mut warnings)?;
+    let input = world::input(read.manifests, catalog, settings, &mut warnings)?;
     let started = Instant::now();
     let (plan, report) = plan(&input);
     let plan_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);

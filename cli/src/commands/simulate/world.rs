@@ -11,15 +11,14 @@ use tenon_domain::catalog::{CapacityType, Exhaustion, InstanceTypeOption, Places
 use tenon_domain::id::{ClusterName, NodeClassName};
 use tenon_domain::labels;
 use tenon_domain::manifest::{Manifests, expand_workloads};
-use tenon_domain::registry::PlanPolicies;
 use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::unavailable::Marks;
 use tenon_planning::provision::{
-    PoolInput, PoolReadiness, PoolStanding, ProvisionInput, Purpose, StepBudget, Storage,
+    DefaultSpread, PoolInput, PoolReadiness, PoolStanding, ProvisionInput, Purpose, StepBudget, Storage,
 };
 
-use super::nodes;
+use super::{SchedulingSettings, nodes};
 use crate::catalogue::{ASSUMED_SPOT_PERCENT, PriceOrigin, RegionCatalog, SpotOrigin};
 use crate::errors::{Failure, Problem};
 
@@ -33,7 +32,7 @@ const MAX_PODS: u64 = 150_000;
 pub(super) fn input(
     manifests: Manifests,
     catalog: &RegionCatalog,
-    policies: PlanPolicies,
+    settings: &SchedulingSettings,
     warnings: &mut Vec<String>,
 ) -> Result<ProvisionInput, Failure> {
     bounded(&manifests)?;
@@ -73,8 +72,12 @@ pub(super) fn input(
             attachments: manifests.volume_attachments,
         },
         namespaces: manifests.namespaces.into_iter().map(|meta| (meta.name, meta.labels)).collect(),
+        default_spread: DefaultSpread {
+            constraints: settings.default_spread.clone(),
+            services: manifests.services,
+        },
         taken_names: manifests.node_claims.into_iter().map(|claim| claim.name).collect(),
-        policies,
+        policies: settings.policies,
         steps: StepBudget::default(),
         purpose: Purpose::PendingPods,
     })

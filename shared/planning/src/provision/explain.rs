@@ -221,6 +221,7 @@ fn alone(input: &ProvisionInput, pod: &Pod) -> ProvisionInput {
         daemon_sets: input.daemon_sets.clone(),
         storage: input.storage.clone(),
         namespaces: input.namespaces.clone(),
+        default_spread: input.default_spread.clone(),
         taken_names: input.taken_names.clone(),
         policies: PlanPolicies { preferences: PreferencePolicy::Ignore, ..input.policies },
         steps: input.steps,

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenon_domain::api::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment};
-use tenon_domain::api::workload::DaemonSet;
+use tenon_domain::api::workload::{DaemonSet, Service};
 use tenon_domain::api::{NodePool, Pod};
 use tenon_domain::catalog::InstanceTypeOption;
+use tenon_domain::default_spread::DefaultConstraint;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, NodeClassName, NodePoolName};
 use tenon_domain::registry::PlanPolicies;
@@ -35,6 +36,8 @@ pub struct ProvisionInput {
     pub storage: Storage,
     /// Labels of namespaces, by name.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// The spread of pods that have no constraint of their own.
+    pub default_spread: DefaultSpread,
     /// Names that new claims can't have.
     pub taken_names: BTreeSet<ClaimName>,
     /// How far it follows wishes.
@@ -43,6 +46,16 @@ pub struct ProvisionInput {
     pub steps: StepBudget,
     /// The reason for the plan.
     pub purpose: Purpose,
+}
+
+/// The cluster's default spread, which kube-scheduler gives pods without a constraint of their own.
+#[derive(Debug, Clone, Default)]
+pub struct DefaultSpread {
+    /// The constraints that its configuration lists. Kubernetes' own defaults aren't among them: they only score nodes
+    /// that are there.
+    pub constraints: Vec<DefaultConstraint>,
+    /// Services: pods are spread with those that the same Services select.
+    pub services: Vec<Service>,
 }
 
 /// Storage objects that pods may refer to.

@@ -58,7 +58,7 @@ pub use explain::{
     ExcludedTypes, ExclusionCause, FittingType, PodExplanation, PoolExplanation, PricedOffering, explain,
 };
 pub use input::{
-    ExistingNode, NodeKind, PoolInput, PoolReadiness, PoolStanding, ProvisionInput, Purpose, StepBudget,
+    DefaultSpread, ExistingNode, NodeKind, PoolInput, PoolReadiness, PoolStanding, ProvisionInput, Purpose, StepBudget,
     Storage,
 };
 pub use occupancy::Occupancy;

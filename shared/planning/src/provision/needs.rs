@@ -355,7 +355,7 @@ fn asked_by(
         return Err(reason);
     }
     let placed = volumes.alternatives(shape)?;
-    let mut rules = Rules::of(shape, &input.namespaces, |selector| selectors.id(&selector));
+    let mut rules = Rules::of(shape, input, |selector| selectors.id(&selector));
     match input.policies.preferences {
         PreferencePolicy::Respect => {}
         PreferencePolicy::Ignore => rules.soft.clear(),

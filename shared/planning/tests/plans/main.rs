@@ -9,6 +9,7 @@ mod broken_plans;
 mod catalogue;
 mod checker;
 mod claims_checker;
+mod default_spread;
 mod disruption;
 mod drawn;
 mod drawn_plans;

@@ -25,7 +25,7 @@ use tenon_domain::registry::PlanPolicies;
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_planning::provision::{
-    ExistingNode, NodeKind, Occupancy, PoolInput, PoolReadiness, PoolStanding, ProvisionInput, ProvisionPlan,
+    DefaultSpread, ExistingNode, NodeKind, Occupancy, PoolInput, PoolReadiness, PoolStanding, ProvisionInput, ProvisionPlan,
     ProvisionReport, Purpose, StepBudget, Storage, plan,
 };
 
@@ -247,6 +247,7 @@ pub(crate) fn input(pods: Vec<Pod>, pools: Vec<PoolInput>) -> ProvisionInput {
         daemon_sets: Vec::new(),
         storage: Storage::default(),
         namespaces: BTreeMap::new(),
+        default_spread: DefaultSpread::default(),
         taken_names: BTreeSet::new(),
         policies: PlanPolicies::default(),
         steps: StepBudget::default(),

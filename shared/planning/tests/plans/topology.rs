@@ -53,7 +53,7 @@ pub(crate) fn spread(key: &str, app: &str, skew: u32) -> TopologySpreadConstrain
 }
 
 /// A valid plan that places all pods.
-fn all_placed(input: &ProvisionInput) -> ProvisionPlan {
+pub(crate) fn all_placed(input: &ProvisionInput) -> ProvisionPlan {
     let (plan, report) = plan(input);
     assert!(report.unschedulable.is_empty(), "{:#?}", report.unschedulable);
     assert_eq!(faults(input, &plan), Vec::<String>::new());
@@ -61,7 +61,7 @@ fn all_placed(input: &ProvisionInput) -> ProvisionPlan {
 }
 
 /// How many pods the plan has for each zone, on new nodes.
-fn by_zone(plan: &ProvisionPlan) -> Vec<usize> {
+pub(crate) fn by_zone(plan: &ProvisionPlan) -> Vec<usize> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for claim in &plan.claims {
         assert_eq!(claim.zones.len(), 1, "{claim:#?}");

@@ -22,7 +22,7 @@ use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName, InstanceId, NodeClassName, NodeName, NodePoolName, Uid};
 use tenon_domain::registry::Registry;
 use tenon_domain::snapshot::Snapshot;
-use tenon_planning::provision::{ProvisionInput, Purpose, StepBudget, Storage};
+use tenon_planning::provision::{DefaultSpread, ProvisionInput, Purpose, StepBudget, Storage};
 
 use classes::JudgedPool;
 
@@ -123,6 +123,10 @@ impl<'a> ObservedCluster<'a> {
                 attachments: snapshot.volume_attachments.clone(),
             },
             namespaces: snapshot.namespaces.clone(),
+            default_spread: DefaultSpread {
+                constraints: self.registry.settings.default_spread.clone(),
+                services: snapshot.services.clone(),
+            },
             taken_names: self.view.claims.keys().cloned().collect(),
             policies: self.registry.settings.policies,
             steps: StepBudget::default(),

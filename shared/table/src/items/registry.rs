@@ -27,6 +27,9 @@ impl ItemForm for Registry {
             to.text(DRY_RUNS, self.settings.dry_runs.as_str());
             to.text(PREFERENCE_POLICY, self.settings.policies.preferences.as_str());
             to.text(MIN_VALUES_POLICY, self.settings.policies.min_values.as_str());
+            if !self.settings.default_spread.is_empty() {
+                to.texts(DEFAULT_SPREAD, self.settings.default_spread.iter().map(ToString::to_string));
+            }
         });
         to.map("gates", |to| to.text(RESERVED_CAPACITY, self.gates.reserved_capacity.as_str()));
         to.text("agent_queue", &self.agent_queue);
@@ -92,6 +95,7 @@ const ZONAL_SHIFT: &str = "zonal_shift";
 const DRY_RUNS: &str = "dry_runs";
 const PREFERENCE_POLICY: &str = "preference_policy";
 const MIN_VALUES_POLICY: &str = "min_values_policy";
+const DEFAULT_SPREAD: &str = "default_spread";
 
 /// The roles are a list, and the instance profiles that don't have their role's name are a map beside it: a reader that
 /// doesn't know profiles still finds all roles.
@@ -136,6 +140,10 @@ fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
                 Some(_) => from.word(MIN_VALUES_POLICY, MinValuesPolicy::parse)?,
                 None => default.policies.min_values,
             },
+        },
+        default_spread: match from.value_if(DEFAULT_SPREAD) {
+            Some(_) => from.texts(DEFAULT_SPREAD)?,
+            None => Vec::new(),
         },
     })
 }

@@ -117,7 +117,7 @@ pub(crate) fn selectors(input: &ProvisionInput, scope: &Scope<'_>) -> Selectors 
     let residents = residents.filter(|shape| !shape.required_pod_anti_affinity.is_empty());
     for shape in pending.chain(residents) {
         if seen.insert(Arc::as_ptr(shape)) {
-            Rules::of(shape, &input.namespaces, |selector| {
+            Rules::of(shape, input, |selector| {
                 found.insert(selector);
                 0
             });
@@ -141,7 +141,7 @@ pub(crate) fn residents(
             let keeps_out = match shape.required_pod_anti_affinity.as_slice() {
                 [] => Vec::new(),
                 _ => {
-                    let all = Rules::of(shape, &input.namespaces, |selector| selectors.id(&selector));
+                    let all = Rules::of(shape, input, |selector| selectors.id(&selector));
                     let apart = all.hard.into_iter().filter(|rule| rule.kind == RuleKind::Apart);
                     apart.map(|rule| (rule.key, rule.selector)).collect()
                 }

@@ -4,6 +4,7 @@
 //! (`deal`); a rule about single nodes is kept while nodes are filled (`neighbours`).
 
 pub(crate) mod census;
+mod defaults;
 pub(crate) mod deal;
 pub(crate) mod neighbours;
 pub(crate) mod rules;

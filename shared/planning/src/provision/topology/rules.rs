@@ -16,7 +16,9 @@ use tenon_domain::api::pod::{
 };
 use tenon_domain::requirement::Requirement;
 
+use super::super::input::ProvisionInput;
 use super::census::is_of_nodes;
+use super::defaults::default_constraints;
 use super::selectors::{PodSelector, SelectorId};
 
 /// A rule about the pods of the same domain.
@@ -97,12 +99,13 @@ pub(crate) struct Rules {
 pub(crate) type Namespaces = BTreeMap<String, BTreeMap<String, String>>;
 
 impl Rules {
-    /// The rules of a pod; `id` gives each selector its index.
+    /// The rules of a pod, the cluster's default spread among them; `id` gives each selector its index.
     pub(crate) fn of(
         shape: &PodShape,
-        namespaces: &Namespaces,
+        input: &ProvisionInput,
         mut id: impl FnMut(PodSelector) -> SelectorId,
     ) -> Self {
+        let namespaces = &input.namespaces;
         let mut rules = Self::default();
         let mut term = |term: &PodAffinityTerm, kind, force| PodRule {
             key: key_of(&term.topology_key),
@@ -130,8 +133,9 @@ impl Rules {
         }
         let preferred = heaviest_first(&shape.preferred_node_affinity);
         rules.soft.extend(preferred.into_iter().cloned().map(Wish::Node));
-        for constraint in &shape.topology_spread {
-            let rule = spread(constraint, shape, &mut id);
+        let own = shape.topology_spread.iter().map(|one| (one.clone(), spread_selector(one, shape)));
+        for (constraint, selector) in own.chain(default_constraints(shape, &input.default_spread)) {
+            let rule = spread(&constraint, id(selector));
             match constraint.when_unsatisfiable {
                 WhenUnsatisfiable::DoNotSchedule => rules.hard.push(rule),
                 WhenUnsatisfiable::ScheduleAnyway => rules.soft.push(Wish::Rule(rule)),
@@ -198,6 +202,7 @@ fn all_of(terms: &[PodAffinityTerm], shape: &PodShape, namespaces: &Namespaces) 
             one.requirements.extend(other.requirements);
             sorted(one)
         }),
+        controller: None,
     };
     terms.iter().map(|term| selector_of(term, shape, namespaces)).reduce(both)
 }
@@ -209,14 +214,14 @@ fn selector_of(term: &PodAffinityTerm, shape: &PodShape, namespaces: &Namespaces
         (None, false) => term.namespaces.iter().cloned().collect(),
         (Some(selector), _) if selector.requirements.is_empty() => {
             let labels = with_keys(term, shape);
-            return PodSelector { namespaces: None, labels };
+            return PodSelector { namespaces: None, labels, controller: None };
         }
         (Some(selector), _) => {
             let selected = namespaces.iter().filter(|(_, labels)| selector.matches(labels));
             term.namespaces.iter().cloned().chain(selected.map(|(name, _)| name.clone())).collect()
         }
     };
-    PodSelector { namespaces: Some(named), labels: with_keys(term, shape) }
+    PodSelector { namespaces: Some(named), labels: with_keys(term, shape), controller: None }
 }
 
 fn with_keys(term: &PodAffinityTerm, shape: &PodShape) -> Option<LabelSelector> {
@@ -229,20 +234,21 @@ fn with_keys(term: &PodAffinityTerm, shape: &PodShape) -> Option<LabelSelector> 
     Some(sorted(labels))
 }
 
-fn spread(
-    constraint: &TopologySpreadConstraint,
-    shape: &PodShape,
-    id: &mut impl FnMut(PodSelector) -> SelectorId,
-) -> PodRule {
+/// The pods that a pod's own spread counts.
+fn spread_selector(constraint: &TopologySpreadConstraint, shape: &PodShape) -> PodSelector {
     let labels = constraint.selector.clone().map(|mut labels| {
         let value = |key: &String| Some(Requirement::one_of(key, [shape.labels.get(key)?.clone()]));
         labels.requirements.extend(constraint.match_label_keys.iter().filter_map(value));
         sorted(labels)
     });
     let namespaces = Some(BTreeSet::from([shape.namespace.clone()]));
+    PodSelector { namespaces, labels, controller: None }
+}
+
+fn spread(constraint: &TopologySpreadConstraint, selector: SelectorId) -> PodRule {
     PodRule {
         key: key_of(&constraint.topology_key),
-        selector: id(PodSelector { namespaces, labels }),
+        selector,
         kind: RuleKind::Spread(SpreadTerms {
             max_skew: constraint.max_skew,
             min_domains: constraint.min_domains.unwrap_or(1),

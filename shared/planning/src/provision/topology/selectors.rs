@@ -11,6 +11,15 @@ use tenon_domain::api::pod::LabelSelector;
 /// A selector's index.
 pub(crate) type SelectorId = usize;
 
+/// A controller of pods in their namespace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PodController {
+    /// Its kind.
+    pub(crate) kind: String,
+    /// Its name.
+    pub(crate) name: String,
+}
+
 /// Which pods a constraint counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PodSelector {
@@ -18,12 +27,15 @@ pub(crate) struct PodSelector {
     pub(crate) namespaces: Option<BTreeSet<String>>,
     /// The labels; `None` matches nothing.
     pub(crate) labels: Option<LabelSelector>,
+    /// Only the pods of this controller, if there is one.
+    pub(crate) controller: Option<PodController>,
 }
 
 impl PodSelector {
     fn matches(&self, shape: &PodShape) -> bool {
         self.namespaces.as_ref().is_none_or(|names| names.contains(&shape.namespace))
             && self.labels.as_ref().is_some_and(|labels| labels.matches(&shape.labels))
+            && self.controller.as_ref().is_none_or(|own| controller_of(shape).as_ref() == Some(own))
     }
 
     /// A label that every matching pod has, if the selector asks for one value of a key.
@@ -38,11 +50,16 @@ impl PodSelector {
     }
 }
 
-/// All selectors in their own order, found by the labels of pods.
+fn controller_of(shape: &PodShape) -> Option<PodController> {
+    shape.owner.as_ref().map(|owner| PodController { kind: owner.kind.clone(), name: owner.name.clone() })
+}
+
+/// All selectors in their own order, found by the labels and the controllers of pods.
 #[derive(Debug, Default)]
 pub(crate) struct Selectors {
     all: Vec<PodSelector>,
     by_label: BTreeMap<(String, String), Vec<SelectorId>>,
+    by_controller: BTreeMap<PodController, Vec<SelectorId>>,
     without_label: Vec<SelectorId>,
 }
 
@@ -51,9 +68,12 @@ impl Selectors {
     pub(crate) fn of(all: BTreeSet<PodSelector>) -> Self {
         let mut selectors = Self::default();
         for (id, selector) in all.into_iter().enumerate() {
-            match selector.label() {
-                Some(label) => selectors.by_label.entry(label).or_default().push(id),
-                None => selectors.without_label.push(id),
+            match (&selector.controller, selector.label()) {
+                (Some(controller), _) => {
+                    selectors.by_controller.entry(controller.clone()).or_default().push(id);
+                }
+                (None, Some(label)) => selectors.by_label.entry(label).or_default().push(id),
+                (None, None) => selectors.without_label.push(id),
             }
             selectors.all.push(selector);
         }
@@ -77,9 +97,11 @@ impl Selectors {
         }
         let labels = shape.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
         let by_label = labels.filter_map(|label| self.by_label.get(&label)).flatten();
+        let controller = if self.by_controller.is_empty() { None } else { controller_of(shape) };
+        let by_controller = controller.and_then(|of| self.by_controller.get(&of)).into_iter().flatten();
         let matches = |id: &&SelectorId| self.all.get(**id).is_some_and(|selector| selector.matches(shape));
         let mut found: Vec<SelectorId> =
-            by_label.chain(&self.without_label).filter(matches).copied().collect();
+            by_label.chain(by_controller).chain(&self.without_label).filter(matches).copied().collect();
         found.sort_unstable();
         found
     }
