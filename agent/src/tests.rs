@@ -22,6 +22,7 @@ use tenon_table::{Commit, CommitToken, Consistency, Table, Write};
 
 mod deleted;
 mod planned;
+mod reported;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

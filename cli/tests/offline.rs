@@ -54,6 +54,9 @@ golden! {
     simulate_explained_with_a_typo: ["simulate", "-f", "pool.yaml", "pods.yaml", "--explain", "wep-0"];
     simulate_with_preferences_ignored: ["simulate", "-f", "spot.yaml", "--preference-policy", "Ignore"];
     simulate_of_a_newer_cluster: ["simulate", "-f", "newer.yaml", "pool.yaml"];
+    simulate_of_volumes: ["simulate", "-f", "storage.yaml", "pool.yaml"];
+    simulate_of_volumes_with_a_default_spread: ["simulate", "-f", "storage.yaml", "pool.yaml", "--default-spread", "topology.kubernetes.io/zone=1:DoNotSchedule"];
+    simulate_with_a_bad_default_spread: ["simulate", "-f", "pool.yaml", "--default-spread", "zone=1"];
     simulate_of_too_many_pods: ["simulate", "-f", "too-many.yaml", "pool.yaml"];
     simulate_compared: ["simulate", "-f", "pool.yaml", "-f", "pods.yaml", "--compare", "pool.yaml"];
     a_wrong_flag: ["simulate", "--nope"];

@@ -11,6 +11,7 @@ mod reads;
 mod sending;
 mod told;
 mod validation;
+mod volumes;
 
 use std::collections::BTreeSet;
 use std::future::Future;

@@ -23,8 +23,7 @@ pub struct DefaultConstraint {
 
 impl DefaultConstraint {
     /// What a text must be, in words.
-    pub const FORM: &str =
-        "a label, `=`, `maxSkew`, `:` and `DoNotSchedule` or `ScheduleAnyway`, such as \
+    pub const FORM: &str = "a label, `=`, `maxSkew`, `:` and `DoNotSchedule` or `ScheduleAnyway`, such as \
          `topology.kubernetes.io/zone=1:DoNotSchedule`";
 
     /// The constraint of a text; `None` if it isn't of the [`Self::FORM`].
@@ -75,10 +74,19 @@ mod tests {
 
     #[test]
     fn a_constraint_is_a_label_a_skew_and_an_action() {
-        for text in ["topology.kubernetes.io/zone=1:DoNotSchedule", "kubernetes.io/hostname=3:ScheduleAnyway"] {
+        for text in ["topology.kubernetes.io/zone=1:DoNotSchedule", "kubernetes.io/hostname=3:ScheduleAnyway"]
+        {
             assert_eq!(DefaultConstraint::parse(text).unwrap().to_string(), text);
         }
-        for text in ["", "zone", "zone=1", "zone=0:DoNotSchedule", "zone=1:Never", "=1:DoNotSchedule", "a b=1:DoNotSchedule"] {
+        for text in [
+            "",
+            "zone",
+            "zone=1",
+            "zone=0:DoNotSchedule",
+            "zone=1:Never",
+            "=1:DoNotSchedule",
+            "a b=1:DoNotSchedule",
+        ] {
             assert_eq!(DefaultConstraint::parse(text), None, "{text}");
         }
     }

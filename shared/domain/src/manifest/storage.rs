@@ -10,7 +10,8 @@ use super::meta::{KindScope, Metadata, ObjectFields, Unread};
 use super::selector::NodeSelector;
 use crate::api::pod::NodeSelectorTerm;
 use crate::api::storage::{
-    CsiNode, EBS_DRIVER, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment, VolumeBinding,
+    CsiNode, EBS_DRIVER, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
+    VolumeBinding,
 };
 use crate::requirement::Requirement;
 

@@ -289,7 +289,10 @@ fn what_a_node_may_attach_and_whom_a_service_selects_is_read_and_the_rest_is_dro
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "shop"},
         "spec": {"selector": {"app": "a"}, "clusterIP": "10.0.0.1", "ports": [{"port": 80}]}, "status": {"loadBalancer": {}}});
     let ManifestObject::Service(read) = stored(&service) else { panic!("{service}") };
-    assert_eq!((read.meta.namespace.as_str(), read.selector), ("shop", Some([("app".into(), "a".into())].into())));
+    assert_eq!(
+        (read.meta.namespace.as_str(), read.selector),
+        ("shop", Some([("app".into(), "a".into())].into()))
+    );
 
     let kept = |kind: &str, value: &Value| {
         let mut kept = value.clone();

@@ -180,7 +180,8 @@ impl<'a> VolumeLimits<'a> {
             let known = self.csi_nodes.get(node.name.as_str()).map(|csi| &csi.drivers);
             let Some(kind) = node.labels.get(labels::INSTANCE_TYPE) else { continue };
             let learned = self.learned.entry(kind).or_default();
-            for (driver, count) in known.into_iter().flatten().filter_map(|(name, most)| Some((name, (*most)?)))
+            for (driver, count) in
+                known.into_iter().flatten().filter_map(|(name, most)| Some((name, (*most)?)))
             {
                 let least = learned.entry(driver).or_insert(count);
                 *least = (*least).min(count);
@@ -308,7 +309,8 @@ impl<'a> VolumeLimits<'a> {
             (None, NodeKind::Initialized) => None,
             (None, NodeKind::Starting | NodeKind::InFlight) => {
                 let kind = node.labels.get(labels::INSTANCE_TYPE)?;
-                let pool = self.input.pools.iter().find(|pool| Some(&pool.pool.name) == node.pool.as_ref())?;
+                let pool =
+                    self.input.pools.iter().find(|pool| Some(&pool.pool.name) == node.pool.as_ref())?;
                 let option = pool.types.iter().find(|option| option.facts.name.as_str() == kind)?;
                 self.estimate(option, driver)
             }

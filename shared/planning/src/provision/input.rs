@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tenon_domain::api::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment};
+use tenon_domain::api::storage::{
+    CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
+};
 use tenon_domain::api::workload::{DaemonSet, Service};
 use tenon_domain::api::{NodePool, Pod};
 use tenon_domain::catalog::InstanceTypeOption;

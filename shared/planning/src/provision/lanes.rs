@@ -40,11 +40,12 @@ impl<'a> Lanes<'a> {
         for (index, member) in members.iter().enumerate() {
             let Member { class, priority, need, volumes, rules, .. } = *member;
             let alone = (!member.host_ports.is_empty() || rules.keeps_together()).then_some(index);
-            let lane = *known.entry(LaneKey { class, priority, need, volumes, rules, alone }).or_insert_with(|| {
-                lanes.all.push(Member { waiting: 0, ..*member });
-                lanes.members.push(Vec::new());
-                lanes.all.len() - 1
-            });
+            let lane =
+                *known.entry(LaneKey { class, priority, need, volumes, rules, alone }).or_insert_with(|| {
+                    lanes.all.push(Member { waiting: 0, ..*member });
+                    lanes.members.push(Vec::new());
+                    lanes.all.len() - 1
+                });
             if let (Some(all), Some(of_lane)) = (lanes.all.get_mut(lane), lanes.members.get_mut(lane)) {
                 all.waiting = all.waiting.saturating_add(member.waiting);
                 of_lane.push(index);

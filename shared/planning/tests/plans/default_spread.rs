@@ -122,10 +122,10 @@ fn a_default_that_may_be_broken_is_a_preference() {
     let mut soft = world(six_of(shape()), Vec::new());
     soft.default_spread.constraints = vec![constraint("topology.kubernetes.io/zone=1:ScheduleAnyway")];
     assert_eq!(by_zone(&all_placed(&soft)), [2, 2, 2]);
-    soft.preferences = PreferencePolicy::Ignore;
+    soft.policies.preferences = PreferencePolicy::Ignore;
     claims(&soft, 2);
     // It is given up where it can't be kept, and a required one isn't.
-    soft.preferences = PreferencePolicy::Respect;
+    soft.policies.preferences = PreferencePolicy::Respect;
     soft.default_spread.constraints = vec![constraint("example.com/none=1:ScheduleAnyway")];
     all_placed(&soft);
     soft.default_spread.constraints = vec![constraint("example.com/none=1:DoNotSchedule")];

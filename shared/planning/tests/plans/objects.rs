@@ -215,9 +215,7 @@ fn storage(of: &Storage) -> Vec<Value> {
 }
 
 pub(crate) fn csi_node(of: &CsiNode) -> Value {
-    let driver = |(name, most): (&String, &Option<u32>)| {
-        json!({"name": name, "nodeID": of.meta.name, "allocatable": most.map(|most| json!({"count": most}))})
-    };
+    let driver = |(name, most): (&String, &Option<u32>)| json!({"name": name, "nodeID": of.meta.name, "allocatable": most.map(|most| json!({"count": most}))});
     json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": of.meta.name},
         "spec": {"drivers": of.drivers.iter().map(driver).collect::<Vec<_>>()}})
 }

@@ -109,13 +109,12 @@ impl Run {
         // Pods don't need to run: only their places matter.
         let never = SignedDuration::from_secs(1_000_000);
         let config = SimulationConfig { seed, pod_start: never, ..SimulationConfig::default() };
-        let mut run =
-            Self {
-                cluster: SimulatedCluster::new(config, Timestamp::UNIX_EPOCH),
-                made: Vec::new(),
-                csi_nodes: Vec::new(),
-                now: 0,
-            };
+        let mut run = Self {
+            cluster: SimulatedCluster::new(config, Timestamp::UNIX_EPOCH),
+            made: Vec::new(),
+            csi_nodes: Vec::new(),
+            now: 0,
+        };
         let mut draw = Draw::new(seed ^ 0xb0b);
         objects::surroundings(input).into_iter().for_each(|object| run.apply(object));
         for pod in &input.pods {

@@ -25,8 +25,8 @@ use tenon_domain::registry::PlanPolicies;
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_planning::provision::{
-    DefaultSpread, ExistingNode, NodeKind, Occupancy, PoolInput, PoolReadiness, PoolStanding, ProvisionInput, ProvisionPlan,
-    ProvisionReport, Purpose, StepBudget, Storage, plan,
+    DefaultSpread, ExistingNode, NodeKind, Occupancy, PoolInput, PoolReadiness, PoolStanding, ProvisionInput,
+    ProvisionPlan, ProvisionReport, Purpose, StepBudget, Storage, plan,
 };
 
 pub(crate) fn at(seconds: i64) -> Timestamp {

@@ -11,9 +11,7 @@ use tenon_domain::api::storage::{
     CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment, VolumeBinding,
 };
 use tenon_domain::labels;
-use tenon_planning::provision::{
-    ExistingNode, NodeKind, PoolInput, ProvisionInput, Reason, explain, plan,
-};
+use tenon_planning::provision::{ExistingNode, NodeKind, PoolInput, ProvisionInput, Reason, explain, plan};
 
 const EBS: &str = "ebs.csi.aws.com";
 
@@ -44,11 +42,7 @@ fn bound(name: &str, volume: &str) -> PersistentVolumeClaim {
 }
 
 fn volume(name: &str, driver: Option<&str>) -> PersistentVolume {
-    PersistentVolume {
-        meta: meta(name, ""),
-        node_affinity: Vec::new(),
-        driver: driver.map(str::to_owned),
-    }
+    PersistentVolume { meta: meta(name, ""), node_affinity: Vec::new(), driver: driver.map(str::to_owned) }
 }
 
 /// What a node's CSINode says of EBS.
@@ -243,7 +237,10 @@ fn a_pod_with_more_volumes_than_any_node_attaches_is_told_so() {
          volumes, or allow instance types that attach more"
     );
     let explained = explain(&one, &one.pods[0]);
-    assert_eq!(explained.pools[0].excluded[0].cause.to_string(), "only 25 volumes of `ebs.csi.aws.com` a node");
+    assert_eq!(
+        explained.pools[0].excluded[0].cause.to_string(),
+        "only 25 volumes of `ebs.csi.aws.com` a node"
+    );
     // Shared ones are volumes, too.
     one.pods.push(using("greedy-too", &names));
     let report = check_reason(&one, "TooManyVolumes");

@@ -27,8 +27,11 @@ const DAEMON_TOLERATIONS: [(&str, &str); 6] = [
     (UNSCHEDULABLE, "NoSchedule"),
 ];
 
+/// Reconciles the pods of a workload.
+type Reconcile = fn(&mut ClusterState, &Object);
+
 /// The controllers.
-const RECONCILED: [(Kind, fn(&mut ClusterState, &Object)); 5] = [
+const RECONCILED: [(Kind, Reconcile); 5] = [
     (Kind::Deployment, ClusterState::reconcile_deployment),
     (Kind::ReplicaSet, ClusterState::reconcile_replica_set),
     (Kind::StatefulSet, ClusterState::reconcile_stateful_set),
@@ -43,11 +46,9 @@ impl ClusterState {
         if object::deleted_at(&owner).is_some() {
             return;
         }
-        let reconcile: fn(&mut Self, &Object) = match RECONCILED.iter().find(|(kind, _)| *kind == key.kind) {
-            Some((_, reconcile)) => *reconcile,
-            None => return,
-        };
-        reconcile(self, &owner);
+        if let Some((_, reconcile)) = RECONCILED.iter().find(|(kind, _)| *kind == key.kind) {
+            reconcile(self, &owner);
+        }
     }
 
     fn reconcile_deployment(&mut self, deployment: &Object) {

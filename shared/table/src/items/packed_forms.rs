@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tenon_domain::catalog::facts::{
-    Architecture, BootModes, Ebs, EbsAttachments, Gpu, Hypervisor, InferenceAccelerator, InstanceStore, InstanceTypeFacts,
-    Network, NetworkCard, NeuronDevice, PlacementStrategy, Processor, Support, UsageClass,
+    Architecture, BootModes, Ebs, EbsAttachments, Gpu, Hypervisor, InferenceAccelerator, InstanceStore,
+    InstanceTypeFacts, Network, NetworkCard, NeuronDevice, PlacementStrategy, Processor, Support, UsageClass,
 };
 use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::id::{InstanceType, ParseIdError, Zone, ZoneId};
@@ -419,7 +419,9 @@ mod tests {
             types.values().map(|facts| facts.ebs.attachments).collect::<Vec<_>>()
         };
         assert_eq!(attachments(&PartForm::of(&data)), [Some(EbsAttachments::Shared(27)); 3]);
-        let PartForm::AttachingTypes { rows, boot_modes, .. } = PartForm::of(&data) else { panic!("{data:?}") };
+        let PartForm::AttachingTypes { rows, boot_modes, .. } = PartForm::of(&data) else {
+            panic!("{data:?}")
+        };
         assert_eq!(attachments(&PartForm::BootingTypes { rows, boot_modes }), [None; 3]);
         for known in [None, Some(EbsAttachments::Dedicated(128)), Some(EbsAttachments::Shared(0))] {
             assert_eq!(super::attachments(attachments_number(known)), known);

@@ -7,8 +7,8 @@ use super::wire::{
     DeviceInfo, EbsInfo, InstanceStorageInfo, InstanceTypeInfo, MemoryInfo, NetworkInfo, items,
 };
 use crate::catalog::facts::{
-    Architecture, BootModes, Ebs, EbsAttachments, Gpu, Hypervisor, InferenceAccelerator, InstanceStore, InstanceTypeFacts,
-    Network, NetworkCard, NeuronDevice, PlacementStrategy, Processor, Support, UsageClass,
+    Architecture, BootModes, Ebs, EbsAttachments, Gpu, Hypervisor, InferenceAccelerator, InstanceStore,
+    InstanceTypeFacts, Network, NetworkCard, NeuronDevice, PlacementStrategy, Processor, Support, UsageClass,
 };
 use crate::id::{InstanceType, ParseIdError};
 

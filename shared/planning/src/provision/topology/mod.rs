@@ -4,8 +4,8 @@
 //! (`deal`); a rule about single nodes is kept while nodes are filled (`neighbours`).
 
 pub(crate) mod census;
-mod defaults;
 pub(crate) mod deal;
+mod defaults;
 pub(crate) mod neighbours;
 pub(crate) mod rules;
 pub(crate) mod selectors;

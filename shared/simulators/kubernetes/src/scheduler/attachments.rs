@@ -85,7 +85,8 @@ pub(super) fn check(
     }
     for attachment in store.all(Kind::VolumeAttachment) {
         let on = text(attachment, "/spec/nodeName") == Some(node.name.as_str());
-        let of = text(attachment, "/spec/attacher").zip(text(attachment, "/spec/source/persistentVolumeName"));
+        let of =
+            text(attachment, "/spec/attacher").zip(text(attachment, "/spec/source/persistentVolumeName"));
         if let (true, Some((driver, volume))) = (on, of) {
             here.named.entry(driver.to_owned()).or_default().insert(volume.to_owned());
         }

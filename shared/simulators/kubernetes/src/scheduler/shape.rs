@@ -20,6 +20,10 @@ const UNREQUESTED: [(ResourceName, &str); 2] = [(ResourceName::CPU, "100m"), (Re
 /// The cluster's default constraints (`defaultingType: System`), `ScheduleAnyway`: label, `maxSkew`.
 const DEFAULT_SPREAD: [(&str, i64); 2] = [(labels::HOSTNAME, 3), (labels::ZONE, 5)];
 
+/// Where the terms of the required node affinity are.
+const NODE_TERMS: &str =
+    "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+
 /// A pod's needs.
 #[derive(Debug)]
 pub(super) struct SchedulingNeeds {
@@ -180,8 +184,6 @@ fn read(id: usize, pod: &Value, owner: Option<&Value>) -> SchedulingNeeds {
     let preferred_nodes = preferred("nodeAffinity").iter();
     let preferred_nodes =
         preferred_nodes.filter_map(|one| Some((weight(one), one.get("preference")?.clone())));
-    let node_terms =
-        "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
     let requests = resources_of(pod, resources).requests();
     SchedulingNeeds {
         id,
@@ -193,7 +195,7 @@ fn read(id: usize, pod: &Value, owner: Option<&Value>) -> SchedulingNeeds {
         requests,
         tolerations: object::tolerations(pod),
         node_selector: object::text_map(pod, "/spec/nodeSelector"),
-        node_terms: pod.pointer(node_terms).and_then(Value::as_array).cloned(),
+        node_terms: pod.pointer(NODE_TERMS).and_then(Value::as_array).cloned(),
         preferred_nodes: preferred_nodes.collect(),
         ports: ports(pod),
         spread,

@@ -8,6 +8,8 @@ use tenon_snapshot::object::{Kind, text};
 
 use super::super::{SimulatedCluster, SimulationConfig, store};
 
+mod volumes;
+
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOST: &str = "kubernetes.io/hostname";
 
@@ -230,93 +232,6 @@ fn all_lacking_resources_are_told() {
     let large =
         json!({"containers": [{"name": "a", "resources": {"requests": {"cpu": "5", "memory": "9Gi"}}}]});
     assert_eq!(world.rates(large), ["a: Too many pods, Insufficient cpu, Insufficient memory"]);
-}
-
-#[test]
-fn a_volume_binds_a_pod_to_its_zone() {
-    let world = two_zones();
-    let claim = |name: &str, spec: Value| {
-        world.apply(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name, "namespace": "default"}, "spec": spec}));
-    };
-    let volume = |name: &str, labels: Value, spec: Value| {
-        world.apply(json!({"apiVersion": "v1", "kind": "PersistentVolume",
-            "metadata": {"name": name, "labels": labels}, "spec": spec}));
-    };
-    let class = |name: &str, mode: &str| {
-        let topologies = json!([{"matchLabelExpressions": [{"key": ZONE, "values": ["z2"]}]}]);
-        world.apply(
-            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-            "volumeBindingMode": mode, "allowedTopologies": topologies}),
-        );
-    };
-    class("waits", "WaitForFirstConsumer");
-    class("at-once", "Immediate");
-    let in_z1 = json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
-        {"key": ZONE, "operator": "In", "values": ["z1"]}]}]}});
-    volume("by-affinity", json!({}), json!({"nodeAffinity": in_z1}));
-    volume("by-label", json!({ZONE: "z1__z3"}), json!({}));
-    claim("affinity", json!({"volumeName": "by-affinity"}));
-    claim("label", json!({"volumeName": "by-label"}));
-    claim("gone", json!({"volumeName": "no-such"}));
-    claim("unbound", json!({"storageClassName": "waits"}));
-    claim("immediate", json!({"storageClassName": "at-once"}));
-    let check = |volume: Value, expected: &str| {
-        let mut volume = volume;
-        volume["name"] = json!("data");
-        assert_eq!(world.feasible(json!({"volumes": [volume]})), expected, "{volume}");
-    };
-    let named = |name: &str| json!({"persistentVolumeClaim": {"claimName": name}});
-    check(named("affinity"), "a");
-    check(named("label"), "a");
-    check(named("gone"), "");
-    check(named("unbound"), "b");
-    check(named("immediate"), "");
-    check(named("absent"), "");
-    check(json!({"ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "waits"}}}}), "b");
-}
-
-#[test]
-fn a_node_attaches_as_many_volumes_as_its_csi_node_says() {
-    let world = two_zones();
-    let object = |api: &str, kind: &str, name: &str, rest: Value| {
-        let mut object = json!({"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": "default"}});
-        object.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-        world.apply(object);
-    };
-    let class = json!({"provisioner": "kubernetes.io/aws-ebs", "volumeBindingMode": "WaitForFirstConsumer"});
-    object("storage.k8s.io/v1", "StorageClass", "waits", class);
-    for name in ["one", "two", "three"] {
-        object("v1", "PersistentVolumeClaim", name, json!({"spec": {"storageClassName": "waits"}}));
-    }
-    let bound = json!({"spec": {"volumeName": "pv", "storageClassName": "waits"}});
-    object("v1", "PersistentVolumeClaim", "bound", bound);
-    object("v1", "PersistentVolume", "pv", json!({"spec": {"csi": {"driver": "ebs.csi.aws.com"}}}));
-    let limit = |node: &str, count: u32| {
-        let driver = json!({"name": "ebs.csi.aws.com", "nodeID": node, "allocatable": {"count": count}});
-        object("storage.k8s.io/v1", "CSINode", node, json!({"spec": {"drivers": [driver]}}));
-    };
-    limit("a", 2);
-    limit("b", 1);
-    let with = |names: &[&str]| {
-        let volume = |name: &&str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
-        json!({"volumes": names.iter().map(volume).collect::<Vec<_>>()})
-    };
-    let check = |spec: Value, expected: &str| assert_eq!(world.feasible(spec.clone()), expected, "{spec}");
-    check(with(&["one"]), "a b");
-    check(with(&["one", "two"]), "a");
-    check(with(&["one", "two", "three"]), "");
-    let own = json!({"name": "x", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "waits"}}}});
-    check(json!({"volumes": [own, own]}), "a");
-    // What a pod of the node uses already counts once, and so does what is attached still.
-    world.running("first", "db", "a", with(&["one"]));
-    check(with(&["one", "two"]), "a");
-    check(with(&["two", "three"]), "");
-    object("storage.k8s.io/v1", "VolumeAttachment", "csi-1",
-        json!({"spec": {"attacher": "ebs.csi.aws.com", "nodeName": "a", "source": {"persistentVolumeName": "pv"}}}));
-    check(with(&["two"]), "b");
-    check(with(&["bound"]), "a b");
-    check(json!({}), "a b");
 }
 
 /// A pod without neighbours: resources 1, balance 1, taints 3 times 100 where nothing is unwanted.

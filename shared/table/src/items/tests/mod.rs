@@ -292,6 +292,14 @@ fn a_registry_of_before_plans_as_before() {
     assert_eq!(settings.policies, before);
 }
 
+#[test]
+fn a_registry_of_before_lists_no_default_spread() {
+    let (key, mut item) = (keys::registry(&region(), &cluster()), to_item(&registry_entry()));
+    let Some(Value::M(settings)) = item.get_mut("settings") else { panic!() };
+    settings.remove("default_spread").unwrap();
+    assert_eq!(from_item::<Registry>(&key, &item).unwrap().settings.default_spread, []);
+}
+
 /// Both functions write one item, and neither removes what the other wrote.
 #[test]
 fn a_class_and_its_verdicts_share_an_item() {

@@ -193,7 +193,10 @@ pub(super) fn registry_entry() -> Registry {
         certificate_authority: "LS0t".into(),
         kubernetes_version: "1.33".into(),
         service_cidr: "10.100.0.0/16".into(),
-        settings: ClusterSettings::default(),
+        settings: ClusterSettings {
+            default_spread: vec!["topology.kubernetes.io/zone=1:DoNotSchedule".parse().unwrap()],
+            ..ClusterSettings::default()
+        },
         gates: Gates { reserved_capacity: FeatureGate::Enabled },
         agent_queue: "https://sqs.us-east-1.amazonaws.com/1/agent-prod".into(),
         agent_role: "arn:aws:iam::1:role/agent-prod".into(),
