@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::id::{NodePoolName, Uid};
 
 use crate::provision::{
-    Dimensions, PodGroup, Pool, ProvisionInput, ProvisionPlan, Ways, census, Scope, groups, in_order, measures,
+    Dimensions, PodGroup, Pool, ProvisionInput, ProvisionPlan, Scope, Ways, census, groups, in_order,
+    measures,
 };
 
 /// A programme with more variables than this is not solved: it would take longer than the plan is worth.

@@ -32,7 +32,7 @@ fn a_planned_claim_without_its_launch_fails_and_its_pods_are_planned_once_more()
     assert_eq!(phases(&cluster, ClaimPhase::Planned), 1);
     lose_launches(&cluster);
     advance(&cluster, SignedDuration::from_secs(6));
-    cluster.world.signals.take();
+    let _ = cluster.world.signals.take();
     wake(&cluster);
     let claims =
         |cluster: &Cluster| (phases(cluster, ClaimPhase::LaunchFailed), cluster.claims().unwrap().len());

@@ -12,8 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tenon_domain::api::{Pod, PodShape};
 use tenon_domain::api::storage::{CsiNode, EBS_DRIVER};
+use tenon_domain::api::{Pod, PodShape};
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::labels;
 

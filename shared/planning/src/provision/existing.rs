@@ -19,8 +19,8 @@ use super::output::Placement;
 use super::pool::taken_from;
 use super::steps::Steps;
 use super::topology::census::{Census, Resident};
-use super::{InputMeasures, Scope};
 use super::topology::neighbours::{BindingRules, FirstOfItsKind, NodeNeighbours, NodeRules};
+use super::{InputMeasures, Scope};
 
 /// A node's room while the plan is made.
 #[derive(Clone)]
@@ -41,11 +41,7 @@ pub(crate) struct Rooms<'a> {
 
 impl<'a> Rooms<'a> {
     /// The nodes' room; `residents` are the pods of each node of the scope.
-    pub(crate) fn of(
-        scope: &Scope<'a>,
-        measures: &InputMeasures<'_>,
-        residents: &[Vec<Resident>],
-    ) -> Self {
+    pub(crate) fn of(scope: &Scope<'a>, measures: &InputMeasures<'_>, residents: &[Vec<Resident>]) -> Self {
         let mut nodes: Vec<(&ExistingNode, &Vec<Resident>)> =
             scope.nodes.iter().copied().zip(residents).collect();
         nodes.retain(|(node, _)| is_usable(node, scope.purpose));

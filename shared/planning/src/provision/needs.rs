@@ -20,7 +20,6 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::Toleration;
 
 use super::attachments::{SharedVolume, VolumeNeed};
-use super::{InputMeasures, Scope};
 use super::dense::DenseAmounts;
 use super::input::ProvisionInput;
 use super::report::{Reason, Unschedulable, UnschedulableCause};
@@ -30,6 +29,7 @@ use super::topology::rules::{PodRule, Rules};
 use super::topology::selectors::{SelectorId, Selectors};
 use super::volumes::Volumes;
 use super::ways::{Ways, WaysTable};
+use super::{InputMeasures, Scope};
 
 /// One way to satisfy a pod's node selector and required node affinity, whose terms are ORed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

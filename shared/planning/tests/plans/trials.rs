@@ -16,7 +16,8 @@ fn moving(number: u64) -> Purpose {
 
 /// Halves of the world's pods, as if they were the pods of two nodes.
 fn halves(world: &ProvisionInput) -> [Vec<Pod>; 2] {
-    let (one, other): (Vec<_>, Vec<_>) = world.pods.iter().cloned().enumerate().partition(|(n, _)| n % 2 == 0);
+    let (one, other): (Vec<_>, Vec<_>) =
+        world.pods.iter().cloned().enumerate().partition(|(n, _)| n % 2 == 0);
     [one, other].map(|half| half.into_iter().map(|(_, pod)| pod).collect())
 }
 

@@ -155,11 +155,7 @@ pub(crate) fn residents(
 
 impl<'a> Census<'a> {
     /// The pods on the nodes; `keys` are those that any rule asks about.
-    pub(crate) fn of(
-        scope: &Scope<'a>,
-        residents: &[Vec<Resident>],
-        keys: &BTreeSet<Arc<str>>,
-    ) -> Self {
+    pub(crate) fn of(scope: &Scope<'a>, residents: &[Vec<Resident>], keys: &BTreeSet<Arc<str>>) -> Self {
         let mut census = Self {
             nodes: Vec::new(),
             opened: BTreeSet::new(),
