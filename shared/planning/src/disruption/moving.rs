@@ -10,10 +10,10 @@ use tenon_domain::id::CommandId;
 
 use super::blocked::reschedulable;
 use super::input::{ClaimView, DisruptionInput};
-use crate::provision::{ProvisionPlan, ProvisionReport, Purpose, Trials};
+use crate::provision::{PlanTrials, ProvisionPlan, ProvisionReport, Purpose};
 
 /// The room that is left while commands are planned.
-pub(crate) struct SpareCapacity<'a>(Trials<'a>);
+pub(crate) struct SpareCapacity<'a>(PlanTrials<'a>);
 
 impl<'a> SpareCapacity<'a> {
     /// The world without leaving and drifted nodes, and without the room for pending pods and pods of leaving nodes.
@@ -23,7 +23,7 @@ impl<'a> SpareCapacity<'a> {
         let leaving = |view: &&ClaimView| going(view) || view.claim.drift.is_some();
         let left: BTreeSet<&str> = input.claims.iter().filter(leaving).filter_map(node_name).collect();
         let bound = input.claims.iter().filter_map(|view| view.node.as_ref()).flat_map(|node| &node.pods);
-        let mut trials = Trials::new(
+        let mut trials = PlanTrials::new(
             &input.world,
             |node| !left.contains(node.name.as_str()),
             input.world.pods.iter().chain(bound),

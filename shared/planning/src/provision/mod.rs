@@ -66,7 +66,7 @@ pub use output::{AskReason, Placement, PlannedClaim, ProvisionPlan, UsableOfferi
 pub use report::{PlanCompletion, ProvisionReport, Reason, Unschedulable, UnschedulableCause};
 pub use sample::sample;
 pub use shared::{ClaimOfferings, Shared};
-pub use trials::Trials;
+pub use trials::PlanTrials;
 
 pub(crate) use dense::Dimensions;
 pub(crate) use needs::{Daemon, PodGroup, groups};

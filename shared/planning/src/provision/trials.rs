@@ -50,7 +50,7 @@ impl Spent {
 
 /// A cluster on which plans are tried.
 #[expect(missing_debug_implementations, reason = "thousands of compiled types say nothing")]
-pub struct Trials<'a> {
+pub struct PlanTrials<'a> {
     input: &'a ProvisionInput,
     measures: InputMeasures<'a>,
     pools: Vec<Pool<'a>>,
@@ -58,7 +58,7 @@ pub struct Trials<'a> {
     taken_names: BTreeSet<ClaimName>,
 }
 
-impl<'a> Trials<'a> {
+impl<'a> PlanTrials<'a> {
     /// The input's cluster with those of its nodes that `stays` names. `pods` are all that trials may place.
     pub fn new(
         input: &'a ProvisionInput,

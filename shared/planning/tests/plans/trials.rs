@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tenon_domain::api::Pod;
 use tenon_domain::id::CommandId;
-use tenon_planning::provision::{ProvisionInput, Purpose, Trials, plan};
+use tenon_planning::provision::{PlanTrials, ProvisionInput, Purpose, plan};
 
 use crate::wide::wide_world;
 
@@ -26,7 +26,7 @@ fn a_trial_changes_nothing_that_another_sees() {
     for number in 0..WORLDS {
         let world = wide_world(number);
         let [one, other] = halves(&world);
-        let mut trials = Trials::new(&world, |_| true, &world.pods);
+        let mut trials = PlanTrials::new(&world, |_| true, &world.pods);
         let without: BTreeSet<&str> = world.nodes.iter().take(1).map(|node| node.name.as_str()).collect();
         let first = trials.plan(&moving(1), &without, &one).0;
         trials.plan(&moving(2), &BTreeSet::new(), &other);
@@ -39,7 +39,7 @@ fn a_trial_changes_nothing_that_another_sees() {
 fn a_trial_is_the_plan_of_the_changed_world() {
     for number in 0..WORLDS {
         let world = wide_world(number);
-        let mut trials = Trials::new(&world, |_| true, &world.pods);
+        let mut trials = PlanTrials::new(&world, |_| true, &world.pods);
         for gone in world.nodes.iter().take(3) {
             let without = BTreeSet::from([gone.name.as_str()]);
             let mut changed = ProvisionInput { purpose: moving(1), ..world.clone() };
@@ -56,7 +56,7 @@ fn what_is_taken_takes_room_limits_and_names() {
     for number in 0..WORLDS {
         let world = wide_world(number);
         let [one, other] = halves(&world);
-        let mut trials = Trials::new(&world, |_| true, &world.pods);
+        let mut trials = PlanTrials::new(&world, |_| true, &world.pods);
         let first = trials.plan(&moving(1), &BTreeSet::new(), &one).0;
         trials.take(&BTreeSet::new(), &first, &one);
         let second = trials.plan(&moving(2), &BTreeSet::new(), &other).0;
