@@ -16,7 +16,7 @@ use super::input::ProvisionInput;
 use super::needs::PodGroup;
 use super::pool::Pool;
 use super::topology::census::is_of_nodes;
-use super::topology::deal::{self, DomainOffer, Pin, Share, Undealt, Waiting};
+use super::topology::deal::{self, DomainOffer, Pin, Share, Undealt, WaitingPods};
 use super::topology::rules::{Force, PodRule, RuleKind, SpreadTerms};
 use super::ways::WaysTable;
 use super::{InputMeasures, PlanState, compiled, count};
@@ -147,7 +147,7 @@ impl<'a> Rest<'a> {
             self.groups.iter().enumerate().map(|(index, group)| waiting(index, group)).collect();
         let held = self.groups.iter().zip(&ever);
         let now = held.map(|(group, pods)| if self.is_held(group) { 0 } else { *pods }).collect();
-        let waiting = Waiting { now, ever };
+        let waiting = WaitingPods { now, ever };
         let PlanState { rooms, census, .. } = state;
         let (closed, placed) = (&self.closed, &self.placed);
         let offers = |group: &PodGroup<'a>, share: &Share, key: &Arc<str>| -> Option<Vec<DomainOffer>> {

@@ -99,7 +99,7 @@ struct ClusterKey {
 }
 
 /// How many pods of each group wait.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingPods {
     /// Those that are dealt now.
     pub(crate) now: Vec<u32>,
     /// Those, and those that are dealt later, whose rules ask already.
@@ -111,7 +111,7 @@ pub(crate) struct Waiting {
 pub(crate) fn deal<'a>(
     census: &mut Census<'_>,
     groups: &[PodGroup<'a>],
-    waiting: &Waiting,
+    waiting: &WaitingPods,
     ways: &WaysTable,
     mut offers: impl FnMut(&PodGroup<'a>, &Share, &Arc<str>) -> Option<Vec<DomainOffer>>,
 ) -> Deal {
