@@ -83,7 +83,7 @@ pub(super) fn request(
         spot_allocation: SpotAllocation::PriceCapacityOptimized,
         launch_templates,
         tags: FleetTags { instance: tagged.clone(), volume: tagged.clone(), fleet: tagged },
-        // As the peer: a context promises EC2 the flexibility that the NodePool asks for.
+        // As the peer, which leaves it out where `minValues` were lowered.
         context: match claim.min_values {
             MinValuesState::AsWritten => ready.class.context.clone(),
             MinValuesState::Relaxed => None,

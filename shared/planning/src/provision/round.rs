@@ -135,8 +135,8 @@ impl PlanAttempt<'_, '_, '_> {
     }
 
     /// Domains that claims open and that a spread counts, though its pods can't go there or found no room: nobody has
-    /// counted them, as no node was there before. kube-scheduler places no pod of the spread elsewhere once such a domain is too far
-    /// behind.
+    /// counted them, as no node was there before. kube-scheduler places no pod of the spread elsewhere once such a
+    /// domain is too far behind.
     fn unforeseen(&mut self) -> BTreeSet<OpenedDomain> {
         let Self { pools, state, rest, .. } = self;
         let keys: BTreeSet<&Arc<str>> = rest.spreads().map(|one| &one.rule.key).collect();
