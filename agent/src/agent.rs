@@ -25,7 +25,7 @@ use crate::drain::RefusedEvictions;
 use crate::faces::news::SentNews;
 use crate::faces::{execute_face, list, observe_shown, plan_faces};
 use crate::generation::{ClusterGenerations, Memory, lease_key};
-use crate::nominate::nominate;
+use crate::nominate::{WaitingByNode, waiting_pods};
 use crate::plan::plan_convergence;
 
 /// How often a snapshot that doesn't change is confirmed: twice within the 90 s after which it is stale.
@@ -337,13 +337,19 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             let convergence = plan_convergence(&view, &actions, now);
             self.reports = convergence.reports;
             next = convergence.next;
-            unwritten.extend(self.nominate(convergence.opening).await);
+            let mut waiting = self.waiting_pods(convergence.opening, &mut unwritten).await;
             let mut progressed = false;
             for op in &convergence.ops {
+                if let Some((node, pods)) = op.node().and_then(|node| waiting.remove_entry(node)) {
+                    unwritten.extend(self.kube.nominate(&pods, &node).await.err());
+                }
                 let outcome = execute_op(&*self.kube, op, &mut self.refused, now).await?;
                 operations += 1;
                 progressed |= outcome == OperationOutcome::Done;
                 self.tell(note_of_op(op, outcome), now).await;
+            }
+            for (node, pods) in waiting {
+                unwritten.extend(self.kube.nominate(&pods, &node).await.err());
             }
             if !progressed {
                 break;
@@ -359,16 +365,28 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         Ok(Converged { reports: self.reports.clone(), next, operations, unreadable, unwritten })
     }
 
-    /// Nominates a claim's pods for its Node, once, just before the Node takes pods: kube-scheduler forgets a nomination
-    /// when an attempt to place the pod fails. Without the launch in the table no pod is nominated, and the Node opens
-    /// anyway.
-    async fn nominate(&mut self, opening: BTreeMap<ClaimName, String>) -> Vec<KubeError> {
+    /// The pods to nominate for Nodes that begin to take pods. Each claim's are nominated once, directly before its own
+    /// Node opens: kube-scheduler forgets a nomination when an attempt to place the pod fails, and each Node that opens
+    /// makes it try. Without the launch in the table no pod is nominated, and the Node opens anyway.
+    async fn waiting_pods(
+        &mut self,
+        opening: BTreeMap<ClaimName, String>,
+        unwritten: &mut Vec<KubeError>,
+    ) -> WaitingByNode {
         let open: BTreeSet<ClaimName> = opening.keys().cloned().collect();
         let new = opening.into_iter().filter(|(claim, _)| !self.nominated.contains(claim)).collect();
-        let nominated = nominate(&*self.kube, &self.table, &self.cluster, &new).await;
-        let Ok(failed) = nominated else { return Vec::new() };
-        self.nominated = open;
-        failed
+        match waiting_pods(&*self.kube, &self.table, &self.cluster, &new).await {
+            Ok(Ok(waiting)) => {
+                self.nominated = open;
+                waiting
+            }
+            Ok(Err(error)) => {
+                self.nominated = open;
+                unwritten.push(error);
+                WaitingByNode::new()
+            }
+            Err(_) => WaitingByNode::new(),
+        }
     }
 
     /// Shows the functions' decisions in Kubernetes. A failed write doesn't stop the others.

@@ -17,44 +17,42 @@ use tenon_table::{Consistency, Key, Table, TableError};
 /// Most items of one read.
 const ITEMS: usize = 100;
 
-/// Nominates the pods of claims for their Nodes, given by name.
+/// The pods that wait for their claims' Nodes, by Node.
+pub(crate) type WaitingByNode = BTreeMap<String, Vec<(ObjectKey, String)>>;
+
+/// The pending pods of claims, given with the names of their Nodes.
 ///
-/// # Errors [`TableError`] if the launches can't be read.
-pub(crate) async fn nominate<K: Kube, T: Table>(
+/// # Errors [`TableError`] if the launches can't be read; a refusal of the API server is the inner error.
+pub(crate) async fn waiting_pods<K: Kube, T: Table>(
     kube: &K,
     table: &T,
     cluster: &ClusterName,
     opening: &BTreeMap<ClaimName, String>,
-) -> Result<Vec<KubeError>, TableError> {
-    let mut failed = Vec::new();
+) -> Result<Result<WaitingByNode, KubeError>, TableError> {
     if opening.is_empty() {
-        return Ok(failed);
+        return Ok(Ok(WaitingByNode::new()));
     }
     let claims: Vec<Key> = opening.keys().map(|claim| keys::claim(cluster, claim)).collect();
     let claims: Vec<Claim> = read(table, &claims).await?;
     let launches: BTreeSet<Key> = claims.iter().map(|claim| keys::launch(cluster, &claim.launch)).collect();
     let launches: Vec<Launch> = read(table, &launches.into_iter().collect::<Vec<_>>()).await?;
-    let waiting: BTreeMap<String, ObjectKey> = match kube.pods().await {
-        Ok(pods) => {
-            let waiting = pods.iter().filter(|pod| pod.node.is_none() && pod.deleted_at.is_none());
-            waiting.map(|pod| (pod.uid.clone(), pod.key.clone())).collect()
-        }
-        Err(error) => return Ok(vec![error]),
+    let pods = match kube.pods().await {
+        Ok(pods) => pods,
+        Err(error) => return Ok(Err(error)),
     };
+    let waiting = pods.iter().filter(|pod| pod.node.is_none() && pod.deleted_at.is_none());
+    let waiting: BTreeMap<&str, &ObjectKey> = waiting.map(|pod| (pod.uid.as_str(), &pod.key)).collect();
+    let mut by_node = WaitingByNode::new();
     for planned in launches.iter().flat_map(|launch| &launch.claims) {
         let Some(node) = opening.get(&planned.name) else { continue };
         let pods = planned.pods.iter().filter_map(|uid| {
             let (uid, key) = waiting.get_key_value(uid.as_str())?;
-            Some((key.clone(), uid.clone()))
+            Some(((*key).clone(), (*uid).to_owned()))
         });
-        let pods: Vec<(ObjectKey, String)> = pods.collect();
-        if !pods.is_empty()
-            && let Err(error) = kube.nominate(&pods, node).await
-        {
-            failed.push(error);
-        }
+        by_node.entry(node.clone()).or_default().extend(pods);
     }
-    Ok(failed)
+    by_node.retain(|_, pods| !pods.is_empty());
+    Ok(Ok(by_node))
 }
 
 /// The readable items among them.

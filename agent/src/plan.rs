@@ -61,6 +61,16 @@ pub enum Op {
     Pod(PodOp),
 }
 
+impl Op {
+    /// The Node that it changes.
+    pub(crate) fn node(&self) -> Option<&str> {
+        match self {
+            Self::Patch { node, .. } | Self::Delete { node, .. } => Some(node),
+            Self::Pod(_) => None,
+        }
+    }
+}
+
 /// How soon a Node takes pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Opening {
@@ -354,9 +364,11 @@ fn plan_taints(node: &Value, action: &NodeAction, fate: NodeFate, view: &View) -
                         .filter(|taint| !present.iter().any(|known| known.matches(taint)))
                         .map(form),
                 );
-                if opening_of(node, action) == Opening::Later && !needs_late_daemons(view) {
-                    taints.push(form(&Taint::opening()));
-                }
+            }
+            // Not one of the claim's taints: it comes wherever the kubelet registered those.
+            let opens_later = !is_registered(node) && opening_of(node, action) == Opening::Later;
+            if opens_later && !needs_late_daemons(view) {
+                taints.push(form(&Taint::opening()));
             }
             taints.retain(|taint| text(taint, "/key") != Some(UNREGISTERED));
         }

@@ -25,6 +25,10 @@ use args::{Cli, CliCommand};
 use errors::{Failure, Problem};
 use output::OutputFormat;
 
+/// A local region makes and drops millions of small objects.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -103,6 +103,12 @@ fn a_node_is_closed_from_its_registration_until_it_opens() {
     };
     let starting = || node(&[], &[BOOT, NOT_READY]);
     assert_eq!(taints(starting(), &[]), Some(json!([form(&NOT_READY), form(&OPENING)])));
+    let synced = node(&[("karpenter.sh/do-not-sync-taints", "true")], &[BOOT, NOT_READY]);
+    assert_eq!(
+        taints(synced, &[]),
+        Some(json!([form(&NOT_READY), form(&OPENING)])),
+        "its kubelet registered the claim's taints, and this isn't one of them"
+    );
     // The node controller's taint goes, then the Node opens.
     let ready = node(&[(REGISTERED, "true")], &[OPENING]);
     assert_eq!(taints(ready, &[]), Some(json!([])));

@@ -25,8 +25,9 @@ use tenon_state::heads::{Heads, Watch};
 use tenon_state::observe::{read_error, reported};
 use tenon_state::view::{ClusterView, ReadAlready, Want, Wants, catalog_error, form_error};
 use tenon_table::items::form::Fields;
+use tenon_table::items::packed::{parts_of, read_meta};
 use tenon_table::items::{
-    CatalogCache, CatalogError, Halt, InstanceOwner, ItemForm, TypeRecord, from_item, keys, read_parts,
+    CatalogCache, CatalogError, Halt, InstanceOwner, ItemForm, TypeRecord, from_item, keys,
 };
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, query_all};
 
@@ -179,7 +180,12 @@ async fn observe_new_types<P: Ports>(
         return Ok(());
     }
     let (part, cache) = (CatalogPart::InstanceTypes, CatalogCache::new());
-    let parts = match read_parts(ports.table(), &input.region, &[part], &cache).await {
+    let read = async {
+        // Consistently: a Node's labels are set once, and a stale pointer has no types.
+        let meta = read_meta(ports.table(), &input.region, Consistency::Strong).await?;
+        parts_of(ports.table(), &input.region, &meta, &[part], &cache).await
+    };
+    let parts = match read.await {
         Ok(parts) => parts,
         // The next refresh repairs a broken part; meanwhile nodes register without the facts.
         Err(CatalogError::Missing { .. } | CatalogError::Corrupt { .. } | CatalogError::Pack { .. }) => {

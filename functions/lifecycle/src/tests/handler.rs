@@ -92,23 +92,30 @@ fn nothing_is_terminated_while_halt_stands() {
     assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Launched);
 }
 
-/// Planners read the packed catalogue, which is there before the items of its types.
+/// Planners read the packed catalogue, which is there before the items of its types. A stale read must not miss it: a
+/// Node's labels are set once.
 #[test]
 fn a_type_whose_item_isnt_written_yet_is_known_from_the_packed_catalogue() {
-    let world = world_with(&[claim(0, launched(0, EPOCH))]);
-    let (data, wanted) = (Ec2Data::get().unwrap(), held(0).instance_type);
-    let facts = Arc::new(facts(&data.types[&wanted], &data.limits).unwrap());
-    let types = PartData::InstanceTypes(BTreeMap::from([(wanted.clone(), facts)]));
-    let region = &world.installation.region;
-    let arrived = refresh(region, &CatalogMeta::default(), &types, world.clock.now()).unwrap();
-    arrived.commits().for_each(|commit| block_on(world.table.commit(commit)).unwrap());
-    let check = block_on(crate::observe::observe_check(&world, &cluster(), tenon_table::Consistency::Strong))
-        .unwrap();
-    let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
-    let seen =
-        block_on(crate::observe::observe(&world, &cluster(), &check, world.clock.now(), cache)).unwrap();
-    let labels = &seen.types[&wanted].labels;
-    assert_eq!(labels[tenon_domain::labels::INSTANCE_MEMORY], "8192", "{labels:?}");
+    for staleness_max in [SignedDuration::ZERO, SignedDuration::from_secs(1)] {
+        let world = world_of(
+            &WorldConfig { staleness_max, ..WorldConfig::default() },
+            &[claim(0, launched(0, EPOCH))],
+        );
+        let (data, wanted) = (Ec2Data::get().unwrap(), held(0).instance_type);
+        let facts = Arc::new(facts(&data.types[&wanted], &data.limits).unwrap());
+        let types = PartData::InstanceTypes(BTreeMap::from([(wanted.clone(), facts)]));
+        let region = &world.installation.region;
+        let arrived = refresh(region, &CatalogMeta::default(), &types, world.clock.now()).unwrap();
+        arrived.commits().for_each(|commit| block_on(world.table.commit(commit)).unwrap());
+        let check =
+            block_on(crate::observe::observe_check(&world, &cluster(), tenon_table::Consistency::Strong))
+                .unwrap();
+        let cache = &mut tenon_snapshot::snapshot::ChunkCache::default();
+        let seen =
+            block_on(crate::observe::observe(&world, &cluster(), &check, world.clock.now(), cache)).unwrap();
+        let labels = &seen.types[&wanted].labels;
+        assert_eq!(labels[tenon_domain::labels::INSTANCE_MEMORY], "8192", "{labels:?}");
+    }
 }
 
 /// The agent has to know of its action before the Node joins.

@@ -23,7 +23,8 @@ use tenon_domain::taint::{Taint, TaintEffect};
 use tenon_domain::wake::WakeCause;
 use tenon_ec2::port::{ImageArchitecture, Instance, InstanceState, Tags, TargetCapacityType};
 use tenon_harness::claims::{
-    claim as nth, claim_name as name, cluster, instance as held, instance_id as id, node_name, world_with,
+    claim as nth, claim_name as name, cluster, instance as held, instance_id as id, node_name, world_of,
+    world_with,
 };
 use tenon_harness::{EPOCH, FunctionWorld, RungBell, WorldConfig};
 use tenon_memory_table::block_on;

@@ -1,6 +1,8 @@
 //! Existing and starting nodes, and their taints.
 
 use serde_json::{Value, json};
+use tenon_domain::claim::{Claim, ClaimState};
+use tenon_domain::id::NodeName;
 
 use super::*;
 
@@ -58,9 +60,19 @@ fn a_node_of_nobody_takes_what_tolerates_its_taints() {
     check(&plain, &["node.kubernetes.io/not-ready"], 1);
 }
 
+/// The claim's Node takes pods now.
+pub(super) fn initialize(cluster: &Cluster, claim: Claim) {
+    let instance = claim.state.instance().unwrap().clone();
+    let node = NodeName::parse(claim.name.as_str()).unwrap();
+    let at = cluster.world.clock.now();
+    let ready = Claim { state: ClaimState::Initialized { instance, node, at }, ..claim };
+    let write = set(keys::claim(&cluster.name, &ready.name), &ready);
+    block_on(cluster.world.table.commit(&content_commit(Vec::new(), vec![write]))).unwrap();
+}
+
 #[test]
-fn of_a_node_that_starts_only_taints_that_stay_keep_pods_out() {
-    let check = |taints: &[&str], claims: usize| {
+fn c086_startup_taints_keep_pods_out_only_of_a_node_that_is_initialised() {
+    let check = |initialized: bool, taints: &[&str], claims: usize| {
         let mut cluster = cluster(1);
         let startup = json!({"startupTaints": [{"key": "cni", "effect": "NoSchedule"}]});
         cluster.objects.node_pools = vec![pool_named("default", 1, &startup)];
@@ -70,13 +82,19 @@ fn of_a_node_that_starts_only_taints_that_stay_keep_pods_out() {
         let instance = claim.state.instance().unwrap();
         let id = json!(format!("aws:///{}/{}", instance.zone, instance.id));
         cluster.objects.nodes = vec![Arc::new(node("starting", &id, taints))];
+        if initialized {
+            initialize(&cluster, claim);
+        }
         add_pod(&mut cluster, &pod("late", "1500m", None));
         cluster.report().unwrap();
         wake(&cluster);
-        assert_eq!(cluster.claims().unwrap().len(), claims, "{taints:?}");
+        assert_eq!(cluster.claims().unwrap().len(), claims, "{initialized} {taints:?}");
     };
-    check(&["cni", "node.kubernetes.io/not-ready"], 1);
-    check(&["cni", "dedicated"], 2);
+    check(false, &["cni", "node.kubernetes.io/not-ready"], 1);
+    check(false, &["cni", "dedicated"], 2);
+    check(true, &[], 1);
+    check(true, &["cni"], 2);
+    check(true, &["node.kubernetes.io/not-ready"], 2);
 }
 
 #[test]

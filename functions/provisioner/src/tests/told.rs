@@ -1,12 +1,8 @@
 //! Findings about pods and claims without a node or launch, and the time of the next look.
 
 use serde_json::json;
-use tenon_domain::claim::{BINDING_WINDOW, Claim, ClaimState};
-use tenon_domain::id::NodeName;
+use tenon_domain::claim::BINDING_WINDOW;
 use tenon_domain::journal::{JournalRecord, SubjectKind};
-use tenon_table::Table;
-use tenon_table::content_commit;
-use tenon_table::items::{keys, set};
 
 use super::probes::dried;
 use super::*;
@@ -117,12 +113,7 @@ fn a_pod_that_is_not_bound_to_the_node_that_came_for_it_is_looked_at_again_when_
     let claim = cluster.claims().unwrap().remove(0);
     cluster.objects.nodes = vec![Arc::new(node_of(&claim, "2"))];
     cluster.report().unwrap();
-    let instance = claim.state.instance().unwrap().clone();
-    let node = NodeName::parse(claim.name.as_str()).unwrap();
-    let at = cluster.world.clock.now();
-    let ready = Claim { state: ClaimState::Initialized { instance, node, at }, ..claim };
-    let write = set(keys::claim(&cluster.name, &ready.name), &ready);
-    block_on(cluster.world.table.commit(&content_commit(Vec::new(), vec![write]))).unwrap();
+    nodes::initialize(&cluster, claim);
     let _ = cluster.world.signals.take();
     wake(&cluster);
     assert_eq!(woken(&cluster), [BINDING_WINDOW]);

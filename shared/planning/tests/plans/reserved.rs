@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::support::*;
 use tenon_domain::api::Pod;
+use tenon_domain::api::pod::NodeSelectorTerm;
 use tenon_domain::catalog::offering::{Availability, CapacityType, Offering};
 use tenon_domain::catalog::{InstanceTypeOption, OfferedReservation};
 use tenon_domain::id::{ReservationId, Zone, ZoneId};
@@ -93,6 +94,35 @@ fn c103_reservations_that_overlap_are_filled_by_one_plan_and_the_rest_is_bought(
 fn c103_four_exclusive_pods_take_three_places_and_one_node_is_bought() {
     let types = vec![with(&small(), &[("cr-a", 1), ("cr-b", 2)])];
     check(waiting(4, "1.8"), vec![pool_of(types)], &[("cr-a", 1), ("cr-b", 2), ("spot", 1)]);
+}
+
+#[test]
+fn c103_a_pool_of_lower_weight_takes_only_what_no_reservation_has_room_for() {
+    let mut reserved = pool("reserved", vec![with(&small(), &[("cr-a", 2)])]);
+    reserved.pool.weight = 10;
+    reserved.pool.template.requirements.add(Requirement::one_of(labels::CAPACITY_TYPE, ["reserved"]));
+    for (count, expected) in [(2, &[("cr-a", 2)][..]), (3, &[("cr-a", 2), ("spot", 1)])] {
+        let pools = vec![pool_of(vec![small().option()]), reserved.clone()];
+        let (plan, _) = check(waiting(count, "1.8"), pools, expected);
+        let bought = plan.claims.iter().filter(|claim| claim.pool.as_str() == "default").count();
+        assert_eq!(bought, count - 2);
+    }
+}
+
+#[test]
+fn c103_a_preference_is_given_up_only_where_the_preferred_reservation_is_full() {
+    let mut preferring = shape(&[("cpu", "1.8")]);
+    preferring.preferred_node_affinity = vec![(
+        1,
+        NodeSelectorTerm {
+            match_expressions: vec![Requirement::one_of(labels::CAPACITY_RESERVATION_ID, ["cr-b"])],
+            match_fields: Vec::new(),
+        },
+    )];
+    let types = vec![with(&small(), &[("cr-a", 1), ("cr-b", 2)])];
+    let expected = [("cr-a", 1), ("cr-b", 2), ("spot", 1)];
+    check(pods("p", 2, preferring.clone()), vec![pool_of(types.clone())], &[("cr-b", 2)]);
+    check(pods("p", 4, preferring), vec![pool_of(types)], &expected);
 }
 
 #[test]

@@ -107,6 +107,34 @@ fn a_spread_over_nodes_puts_as_many_on_each_as_its_skew() {
 }
 
 #[test]
+fn c095_where_only_one_zone_takes_new_nodes_the_skew_bounds_its_pods() {
+    let mut web = app("web", "1");
+    web.topology_spread = vec![spread(labels::ZONE, "web", 5)];
+    let mut last = default_pool();
+    last.pool.template.requirements.add(Requirement::one_of(labels::ZONE, [ZONES[2]]));
+    let mut world = input(pods("web", 10, web.clone()), vec![last]);
+    for (name, zone) in [("first", ZONES[0]), ("second", ZONES[1])] {
+        let mut full = in_zone(name, zone, "1");
+        full.occupancy.add(&Arc::new(web.clone()));
+        world.nodes.push(full);
+    }
+    let (plan, report) = plan(&world);
+    assert_eq!(faults(&world, &plan), Vec::<String>::new());
+    assert_eq!((by_zone(&plan), report.unschedulable.len()), (vec![6], 4), "one more than 5 above 1, 1");
+}
+
+#[test]
+fn c095_zones_without_pods_are_filled_beside_one_that_has_three() {
+    let mut web = app("web", "1");
+    web.topology_spread = vec![spread(labels::ZONE, "web", 1)];
+    let mut full = in_zone("full", ZONES[0], "3");
+    (0..3).for_each(|_| full.occupancy.add(&Arc::new(web.clone())));
+    let mut world = input(pods("web", 3, web), vec![default_pool()]);
+    world.nodes.push(full);
+    assert_eq!(by_zone(&all_placed(&world)), [1, 2]);
+}
+
+#[test]
 fn c094_with_fewer_domains_than_min_domains_the_least_is_none() {
     let check = |least: u32, zones: &[&str], count: usize, expected: &[usize]| {
         let mut web = app("web", "1");

@@ -82,7 +82,13 @@ pub fn claim(n: usize, state: ClaimState) -> Claim {
 /// A world whose table holds these claims, with the owners of their instances.
 #[must_use]
 pub fn world_with(claims: &[Claim]) -> FunctionWorld {
-    let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
+    world_of(&WorldConfig::default(), claims)
+}
+
+/// The same in another world.
+#[must_use]
+pub fn world_of(config: &WorldConfig, claims: &[Claim]) -> FunctionWorld {
+    let world = FunctionWorld::new(config).unwrap();
     for claim in claims {
         let mut writes = vec![put(keys::claim(&cluster(), &claim.name), claim)];
         writes.extend(claim.state.instance().map(|held| {

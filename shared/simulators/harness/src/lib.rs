@@ -146,6 +146,8 @@ pub struct WorldConfig {
     pub throttling: Throttling,
     /// Whether a partition key's throughput is bounded.
     pub throughput: Throughput,
+    /// How old the answer of an eventually consistent read may be.
+    pub staleness_max: SignedDuration,
 }
 
 impl Default for WorldConfig {
@@ -158,6 +160,7 @@ impl Default for WorldConfig {
             zones: names(&["us-east-1a", "us-east-1b"]),
             throttling: Throttling::Off,
             throughput: Throughput::Off,
+            staleness_max: SignedDuration::ZERO,
         }
     }
 }
@@ -178,8 +181,7 @@ pub struct FunctionWorld {
 }
 
 impl FunctionWorld {
-    /// A world. Reads see every write, instances and tags are visible at once, and EC2's transitions take their usual
-    /// time.
+    /// A world. Instances and tags are visible at once, and EC2's transitions take their usual time.
     ///
     /// # Errors [`WorldError`] for a malformed name.
     pub fn new(config: &WorldConfig) -> Result<Self, WorldError> {
@@ -195,7 +197,7 @@ impl FunctionWorld {
         twin.delays = Delays { image: Span::seconds(60, 60), ..Delays::default() };
         let account = twin.account.clone();
         let memory = MemoryConfig {
-            staleness_max: SignedDuration::ZERO,
+            staleness_max: config.staleness_max,
             throughput: config.throughput,
             ..MemoryConfig::strict(config.seed)
         };

@@ -107,6 +107,23 @@ pub struct PodCounts {
     pub finished: usize,
 }
 
+impl PodCounts {
+    /// The count of pods that are as far as this one; none for pods of DaemonSets.
+    fn of(&mut self, pod: &Value) -> Option<&mut usize> {
+        if is_daemon_pod(pod) {
+            return None;
+        }
+        let bound = text(pod, "/spec/nodeName").is_some();
+        Some(match text(pod, "/status/phase") {
+            Some("Succeeded" | "Failed") => &mut self.finished,
+            _ if object::deleted_at(pod).is_some() => &mut self.terminating,
+            Some("Running") => &mut self.running,
+            _ if bound => &mut self.starting,
+            _ => &mut self.pending,
+        })
+    }
+}
+
 impl SimulatedCluster {
     /// An empty cluster at a time.
     #[must_use]
@@ -199,18 +216,7 @@ impl SimulatedCluster {
     /// How many pods are how far, those of DaemonSets left out.
     #[must_use]
     pub fn pod_counts(&self) -> PodCounts {
-        let mut counts = PodCounts::default();
-        for pod in self.state().store.all(Kind::Pod).filter(|pod| !is_daemon_pod(pod)) {
-            let bound = text(pod, "/spec/nodeName").is_some();
-            match text(pod, "/status/phase") {
-                Some("Succeeded" | "Failed") => counts.finished += 1,
-                _ if object::deleted_at(pod).is_some() => counts.terminating += 1,
-                Some("Running") => counts.running += 1,
-                _ if bound => counts.starting += 1,
-                _ => counts.pending += 1,
-            }
-        }
-        counts
+        self.state().store.pod_counts()
     }
 
     /// Names of the pods on each Node, `namespace/name`, those of DaemonSets and finished ones left out.

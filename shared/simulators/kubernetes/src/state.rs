@@ -193,6 +193,7 @@ impl ClusterState {
 
     fn observe_pod(&mut self, key: &ObjectKey, dirty: &mut Dirty) {
         dirty.namespaces.insert(key.namespace.clone());
+        self.scheduler.pod_touched(key);
         let Some(pod) = self.store.get(key).cloned() else { return };
         self.scheduler.pod_changed(&pod);
         if object::deleted_at(&pod).is_some() || pods::is_finished(&pod) {

@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use tenon_domain::digest::Digest;
 
+use super::PodCounts;
 use tenon_snapshot::kube::{KubeError, key_of};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 use tenon_snapshot::versions::{ObjectChange, Versions};
@@ -26,7 +27,7 @@ pub(super) struct ObjectStore {
     versions: Versions,
     objects: BTreeMap<Kind, BTreeMap<StoredName, Object>>,
     pods_by_node: BTreeMap<String, BTreeSet<StoredName>>,
-    unbound: BTreeSet<StoredName>,
+    pod_counts: PodCounts,
     owned: BTreeMap<String, BTreeSet<ObjectKey>>,
     touched: BTreeSet<ObjectKey>,
     gone_owners: BTreeSet<String>,
@@ -55,9 +56,9 @@ impl ObjectStore {
         self.pods_by_node.get(node).into_iter().flatten().filter_map(|name| self.pod(name))
     }
 
-    /// The pods that no node has.
-    pub(super) fn unbound(&self) -> impl Iterator<Item = &Object> {
-        self.unbound.iter().filter_map(|name| self.pod(name))
+    /// How many pods are how far.
+    pub(super) fn pod_counts(&self) -> PodCounts {
+        self.pod_counts
     }
 
     /// The objects that an owner controls.
@@ -94,6 +95,11 @@ impl ObjectStore {
     /// The changed objects since the last call, by key, with removed ones.
     pub(super) fn take_touched(&mut self) -> BTreeSet<ObjectKey> {
         std::mem::take(&mut self.touched)
+    }
+
+    /// The pods among those that [`ObjectStore::take_touched`] will give.
+    pub(super) fn touched_pods(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.touched.iter().filter(|key| key.kind == Kind::Pod)
     }
 
     /// Whether anything changed since then.
@@ -172,6 +178,16 @@ impl ObjectStore {
         }
     }
 
+    /// Changes the status of an object that stays as it is otherwise: the rest isn't compared.
+    pub(super) fn change_status(&mut self, key: &ObjectKey, change: impl FnOnce(&mut Value)) {
+        let Some(old) = self.get(key) else { return };
+        let mut object = Value::clone(old);
+        change(&mut object);
+        if old.get("status") != object.get("status") {
+            self.insert(key.clone(), object);
+        }
+    }
+
     /// Deletes an object as the API server does: pods that are bound get their grace, finalizers hold. `false` where
     /// it doesn't exist.
     pub(super) fn delete(&mut self, key: &ObjectKey, grace: Option<u32>, now: Timestamp) -> Option<()> {
@@ -223,10 +239,12 @@ impl ObjectStore {
         }
         if key.kind == Kind::Pod {
             let name = (key.namespace.clone(), key.name.clone());
-            match text(&object, "/spec/nodeName") {
-                Some(node) => self.pods_by_node.entry(node.to_owned()).or_default().insert(name),
-                None => self.unbound.insert(name),
-            };
+            if let Some(node) = text(&object, "/spec/nodeName") {
+                self.pods_by_node.entry(node.to_owned()).or_default().insert(name);
+            }
+            if let Some(count) = self.pod_counts.of(&object) {
+                *count += 1;
+            }
         }
         self.touched.insert(key);
         object
@@ -260,11 +278,11 @@ impl ObjectStore {
         }
         if key.kind == Kind::Pod {
             let name = (key.namespace.clone(), key.name.clone());
-            match text(old, "/spec/nodeName") {
-                Some(node) => drop_from(&mut self.pods_by_node, node, &name),
-                None => {
-                    self.unbound.remove(&name);
-                }
+            if let Some(node) = text(old, "/spec/nodeName") {
+                drop_from(&mut self.pods_by_node, node, &name);
+            }
+            if let Some(count) = self.pod_counts.of(old) {
+                *count = count.saturating_sub(1);
             }
         }
     }

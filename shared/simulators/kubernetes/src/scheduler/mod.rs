@@ -20,6 +20,7 @@ mod shape;
 mod terms;
 #[cfg(test)]
 mod tests;
+mod unbound;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,11 +34,12 @@ use super::store::{ObjectStore, child, set_condition};
 use filter::Infeasible;
 use info::NodeInfo;
 use neighbours::Neighbours;
-use queue::{AttemptSeen, Happened, SchedulingQueue};
+use queue::{AttemptSeen, Happened, QueueTurn, SchedulingQueue};
 use score::Scoring;
 use shape::{SchedulingNeeds, SeenNeeds};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 use terms::Matches;
+use unbound::{UnboundPlace, UnboundPod, UnboundPods};
 use volumes::VolumeNeeds;
 
 /// How full nodes are ranked (NodeResourcesFit's scoring strategy).
@@ -60,9 +62,10 @@ pub(super) struct Scheduler {
     matches: Matches,
     nodes: BTreeMap<String, NodeInfo>,
     stale: BTreeSet<String>,
+    waiting: UnboundPods,
     queue: SchedulingQueue,
     happened: Happened,
-    /// Waiting pods by the node for which they are nominated, then by UID.
+    /// UnboundPod pods by the node for which they are nominated, then by UID.
     nominated: BTreeMap<String, BTreeMap<String, Arc<SchedulingNeeds>>>,
     work: SchedulerWork,
 }
@@ -79,7 +82,7 @@ enum SchedulerWork {
 #[derive(Clone)]
 struct FilterRefusal {
     message: String,
-    reasons: BTreeSet<Infeasible>,
+    reasons: Arc<BTreeSet<Infeasible>>,
 }
 
 /// A pod that looks for a node.
@@ -102,7 +105,12 @@ impl Scheduler {
         self.work = SchedulerWork::Some;
     }
 
-    /// A pod changed.
+    /// A pod came, changed or went.
+    pub(super) fn pod_touched(&mut self, key: &ObjectKey) {
+        self.waiting.touch((key.namespace.clone(), key.name.clone()));
+    }
+
+    /// A pod came or changed.
     pub(super) fn pod_changed(&mut self, pod: &Value) {
         self.work = SchedulerWork::Some;
         let Some(node) = text(pod, "/spec/nodeName") else { return };
@@ -118,6 +126,7 @@ impl Scheduler {
     /// A Service changed: other pods may be spread with those that it selects.
     pub(super) fn services_changed(&mut self) {
         self.shapes.look_again();
+        self.waiting.touch_all();
         self.world_changed();
     }
 
@@ -159,18 +168,12 @@ impl ClusterState {
         self.scheduler.work = SchedulerWork::None;
         let happened = std::mem::take(&mut self.scheduler.happened);
         self.refresh(&happened);
-        let mut turns = Vec::new();
-        for (pod, shape) in self.waiting() {
-            let Scheduler { queue, nodes, .. } = &self.scheduler;
-            let seen = AttemptSeen { happened: &happened, nodes, now: self.now };
-            if let Some(turn) = queue.turn(object::uid(&pod), &shape, &seen) {
-                turns.push((turn, pod, shape));
-            }
-        }
-        turns.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        let new = self.follow_waiting();
+        let mut turns = self.turns(&happened, &new);
+        turns.sort_by(|(one, _), (other, _)| one.cmp(other));
         let mut hopeless: BTreeMap<(usize, Option<String>), FilterRefusal> = BTreeMap::new();
-        for (_, pod, shape) in turns {
-            let key = (shape.id, nominated_node(&pod).map(str::to_owned));
+        for (_, UnboundPod { pod, shape, nominated }) in turns {
+            let key = (shape.id, nominated);
             let found = match hopeless.get(&key) {
                 Some(refusal) => Err(refusal.clone()),
                 None => self.place(&pod, &shape),
@@ -182,11 +185,14 @@ impl ClusterState {
                     hopeless.retain(|_, refusal| !refusal.minds_neighbours());
                 }
                 Err(refusal) => {
-                    let reasons = refusal.reasons.clone();
+                    let reasons = Arc::clone(&refusal.reasons);
                     self.scheduler.queue.failed(object::uid(&pod), reasons, self.now);
                     self.scheduler.drop_nomination(object::uid(&pod), nominated_node(&pod));
                     self.refuse(&pod, "Unschedulable", &refusal.message);
-                    hopeless.insert(key, refusal);
+                    // What it no longer keeps is free for the next pod with the same nomination.
+                    if nominated_node(&pod).is_none() {
+                        hopeless.insert(key, refusal);
+                    }
                 }
             }
         }
@@ -214,34 +220,69 @@ impl ClusterState {
         }
     }
 
-    /// The pods that wait for a node, in the order in which they were created. Gated ones are refused here: they don't
-    /// enter the queue.
-    fn waiting(&mut self) -> Vec<(Object, Arc<SchedulingNeeds>)> {
-        let unbound = self.store.unbound().filter(|pod| pods::is_active(pod) && is_ours(pod));
-        let (gated, mut waiting): (Vec<Object>, Vec<Object>) =
-            unbound.map(Arc::clone).partition(|pod| !object::list(pod, "/spec/schedulingGates").is_empty());
-        for pod in gated {
-            let message = "Scheduling is blocked due to non-empty scheduling gates";
-            self.refuse(&pod, "SchedulingGated", message);
+    /// Reads the pods that changed, and gives those that began to wait, in the order in which they were created. Gated
+    /// ones are refused here: they don't enter the queue.
+    fn follow_waiting(&mut self) -> Vec<UnboundPlace> {
+        let mut new = Vec::new();
+        // Controllers may have made pods in this moment.
+        for key in self.store.touched_pods() {
+            self.scheduler.waiting.touch((key.namespace.clone(), key.name.clone()));
         }
-        waiting.sort_by_cached_key(|pod| {
-            let created = text(pod, "/metadata/creationTimestamp").unwrap_or_default().to_owned();
-            (created, object::namespace(pod).to_owned(), object::name(pod).to_owned())
-        });
-        let Self { scheduler, store, .. } = self;
-        scheduler.queue.keep(&waiting.iter().map(|pod| object::uid(pod)).collect());
-        scheduler.nominated.clear();
-        let mut all = Vec::new();
-        for pod in waiting {
-            scheduler.queue.enter(object::uid(&pod));
+        for name in self.scheduler.waiting.take_changed() {
+            let waits =
+                |pod: &&Object| text(pod, "/spec/nodeName").is_none() && pods::is_active(pod) && is_ours(pod);
+            let mut now = self.store.pod(&name).filter(waits).cloned();
+            if let Some(pod) = now.take_if(|pod| !object::list(pod, "/spec/schedulingGates").is_empty()) {
+                let message = "Scheduling is blocked due to non-empty scheduling gates";
+                self.refuse(&pod, "SchedulingGated", message);
+            }
+            let Self { scheduler, store, .. } = self;
+            let before = scheduler.waiting.named(&name);
+            if let Some(UnboundPod { pod, nominated: Some(node), .. }) = before
+                && let Some(pods) = scheduler.nominated.get_mut(node)
+            {
+                pods.remove(object::uid(pod));
+            }
+            if let Some(UnboundPod { pod, .. }) = before
+                && now.as_ref().is_none_or(|now| object::uid(now) != object::uid(pod))
+            {
+                scheduler.queue.leave(object::uid(pod));
+            }
+            let Some(pod) = now else {
+                scheduler.waiting.remove(&name);
+                continue;
+            };
             let shape = scheduler.shapes.of(&pod, || default_selector(store, &pod));
-            if let Some(node) = nominated_node(&pod) {
-                let pods = scheduler.nominated.entry(node.to_owned()).or_default();
+            let nominated = nominated_node(&pod).map(str::to_owned);
+            if let Some(node) = &nominated {
+                let pods = scheduler.nominated.entry(node.clone()).or_default();
                 pods.insert(object::uid(&pod).to_owned(), Arc::clone(&shape));
             }
-            all.push((pod, shape));
+            if !scheduler.queue.has(object::uid(&pod)) {
+                new.push(unbound::place(&pod));
+            }
+            scheduler.waiting.set(name, UnboundPod { pod, shape, nominated });
         }
-        all
+        new.sort();
+        for one in new.iter().filter_map(|place| self.scheduler.waiting.get(place)) {
+            self.scheduler.queue.enter(object::uid(&one.pod));
+        }
+        new
+    }
+
+    /// The pods to be tried, each with its turn. Where nothing happened that may help the others, only new ones are.
+    fn turns(&self, happened: &Happened, new: &[UnboundPlace]) -> Vec<(QueueTurn, UnboundPod)> {
+        let Scheduler { waiting, queue, nodes, .. } = &self.scheduler;
+        let mut seen = AttemptSeen::new(happened, nodes, self.now);
+        let mut turn = |one: &UnboundPod| {
+            let turn = queue.turn(one, &mut seen)?;
+            Some((turn, one.clone()))
+        };
+        if happened.is_nothing() {
+            new.iter().filter_map(|place| waiting.get(place)).filter_map(turn).collect()
+        } else {
+            waiting.iter().filter_map(&mut turn).collect()
+        }
     }
 
     /// The node for a pod, or why there is none.
@@ -318,7 +359,7 @@ impl ClusterState {
         let separator = if parts.is_empty() { "." } else { ": " };
         let end = if parts.is_empty() { "" } else { "." };
         let message = format!("0/{all} nodes are available{separator}{}{end}", parts.join(", "));
-        FilterRefusal { message, reasons: refusals.into_keys().collect() }
+        FilterRefusal { message, reasons: Arc::new(refusals.into_keys().collect()) }
     }
 
     fn bind(&mut self, pod: &Object, shape: &Arc<SchedulingNeeds>, node: &str) {
@@ -346,7 +387,7 @@ impl ClusterState {
         }
         let Some(key) = ObjectKey::of(pod) else { return };
         let now = self.now;
-        self.store.change(&key, |pod| {
+        self.store.change_status(&key, |pod| {
             // Preemption, which finds nothing here, ends with that.
             child(pod, "status").remove("nominatedNodeName");
             set_condition(pod, "PodScheduled", "False", reason, now);

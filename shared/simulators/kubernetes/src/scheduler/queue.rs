@@ -2,18 +2,22 @@
 //!
 //! Decides by priority, then by the time of entering: a pod that failed enters again behind the others. Pods in
 //! backoff come after all others, as kube-scheduler pops them only when nothing else is there. A pod that failed is
-//! tried again when something changed that concerns one of the plugins that refused it. There is no flush of
+//! tried again when something changed that concerns one of the plugins that refused it; not for a node whose taints keep it
+//! out, unless it is nominated: only its message would change. There is no flush of
 //! unschedulable pods after 5 minutes: wherever a plugin's hint looks closer at a change than this does, the pod is
 //! tried too early here, never too late.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::filter::{self, Infeasible};
 use super::info::NodeInfo;
 use super::shape::SchedulingNeeds;
+use super::unbound::UnboundPod;
+use tenon_snapshot::object;
 
 /// The longest backoff, in seconds (`podMaxBackoffSeconds`).
 const LONGEST_BACKOFF: i64 = 10;
@@ -31,11 +35,27 @@ pub(super) struct Happened {
     pub(super) other: bool,
 }
 
+impl Happened {
+    /// Whether nothing happened that lets a refused pod be tried again.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.nodes.is_empty() && !self.neighbours && !self.other
+    }
+}
+
 /// What a pass knows when it asks for turns.
 pub(super) struct AttemptSeen<'a> {
-    pub(super) happened: &'a Happened,
-    pub(super) nodes: &'a BTreeMap<String, NodeInfo>,
-    pub(super) now: Timestamp,
+    happened: &'a Happened,
+    nodes: &'a BTreeMap<String, NodeInfo>,
+    now: Timestamp,
+    /// Whether equal pods that were refused together are tried again: by their shape, whether they are nominated,
+    /// and the address of the reasons.
+    woken: BTreeMap<(usize, bool, usize), bool>,
+}
+
+impl<'a> AttemptSeen<'a> {
+    pub(super) fn new(happened: &'a Happened, nodes: &'a BTreeMap<String, NodeInfo>, now: Timestamp) -> Self {
+        Self { happened, nodes, now, woken: BTreeMap::new() }
+    }
 }
 
 /// A waiting pod.
@@ -45,7 +65,7 @@ struct WaitingPod {
     attempts: u32,
     failed_at: Option<Timestamp>,
     /// Why, at the last attempt.
-    refused_by: BTreeSet<Infeasible>,
+    refused_by: Arc<BTreeSet<Infeasible>>,
 }
 
 /// The place of a pod in the queue.
@@ -65,9 +85,14 @@ pub(super) struct SchedulingQueue {
 }
 
 impl SchedulingQueue {
-    /// Forgets pods that don't wait any longer.
-    pub(super) fn keep(&mut self, uids: &BTreeSet<&str>) {
-        self.waiting.retain(|uid, _| uids.contains(uid.as_str()));
+    /// A pod doesn't wait any longer.
+    pub(super) fn leave(&mut self, uid: &str) {
+        self.waiting.remove(uid);
+    }
+
+    /// Whether the pod waits already.
+    pub(super) fn has(&self, uid: &str) -> bool {
+        self.waiting.contains_key(uid)
     }
 
     /// A pod waits; new ones enter in the order of these calls.
@@ -80,14 +105,15 @@ impl SchedulingQueue {
     }
 
     /// The pod's turn, if it is to be tried.
-    pub(super) fn turn(
-        &self,
-        uid: &str,
-        shape: &SchedulingNeeds,
-        seen: &AttemptSeen<'_>,
-    ) -> Option<QueueTurn> {
-        let one = self.waiting.get(uid)?;
-        if one.failed_at.is_some() && !one.is_woken(shape, seen.happened, seen.nodes) {
+    pub(super) fn turn(&self, pod: &UnboundPod, seen: &mut AttemptSeen<'_>) -> Option<QueueTurn> {
+        let UnboundPod { pod, shape, nominated } = pod;
+        let one = self.waiting.get(object::uid(pod))?;
+        let AttemptSeen { happened, nodes, woken, .. } = seen;
+        let alike = (shape.id, nominated.is_some(), Arc::as_ptr(&one.refused_by).addr());
+        let mut is_woken = || {
+            *woken.entry(alike).or_insert_with(|| one.is_woken(shape, nominated.is_some(), happened, nodes))
+        };
+        if one.failed_at.is_some() && !is_woken() {
             return None;
         }
         let backoff = one.failed_at.and_then(|at| at.checked_add(backoff(one.attempts)).ok());
@@ -99,7 +125,7 @@ impl SchedulingQueue {
     }
 
     /// A pod found no node.
-    pub(super) fn failed(&mut self, uid: &str, refused_by: BTreeSet<Infeasible>, now: Timestamp) {
+    pub(super) fn failed(&mut self, uid: &str, refused_by: Arc<BTreeSet<Infeasible>>, now: Timestamp) {
         self.entered += 1;
         let entered = self.entered;
         if let Some(one) = self.waiting.get_mut(uid) {
@@ -115,13 +141,20 @@ impl WaitingPod {
     fn is_woken(
         &self,
         shape: &SchedulingNeeds,
+        is_nominated: bool,
         happened: &Happened,
         nodes: &BTreeMap<String, NodeInfo>,
     ) -> bool {
         let on_nodes = || {
             happened.nodes.iter().any(|name| match nodes.get(name) {
+                Some(_) if self.refused_by.is_empty() => true,
+                // An attempt for a node that keeps the pod out ends a nomination, and changes nothing else.
                 Some(node) => {
-                    self.refused_by.is_empty() || self.refused_by.iter().any(|one| one.eases(shape, node))
+                    let kept_out = matches!(
+                        filter::takes(shape, node),
+                        Err(Infeasible::Cordoned | Infeasible::Taint(_))
+                    );
+                    (is_nominated || !kept_out) && self.refused_by.iter().any(|one| one.eases(shape, node))
                 }
                 // A node that is gone may have held the emptiest domain.
                 None => self.refused_by.iter().any(Infeasible::minds_neighbours),
