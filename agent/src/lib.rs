@@ -15,6 +15,7 @@ pub mod converge;
 pub mod decided;
 pub mod deleted;
 pub mod drain;
+mod empty;
 pub mod faces;
 pub mod generation;
 mod nominate;

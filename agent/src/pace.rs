@@ -414,8 +414,13 @@ mod tests {
         let mut pace = rested(0);
         pace.observe(PODS, at(20));
         assert_eq!(pace.begin(at(21)), Some(StepWork::Report(Burst::Over)));
-        let ring =
-            Ring { generation: 2, changed: [ChunkKind::NodeClasses].into(), pending_pods: 0, deletions: 0 };
+        let ring = Ring {
+            generation: 2,
+            changed: [ChunkKind::NodeClasses].into(),
+            pending_pods: 0,
+            deletions: 0,
+            emptied: 0,
+        };
         let reported = Some(Reported::Changed(ring));
         let ended = StepEnded {
             work: StepWork::Report(Burst::Over),

@@ -166,6 +166,20 @@ fn a_node_that_registers_after_its_claim_was_deleted_takes_no_pods() {
 }
 
 #[test]
+fn functions_are_rung_at_once_for_a_node_that_becomes_empty() {
+    let mut world = world();
+    let rings = |world: &AgentFixture| world.rings.0.lock().unwrap().clone();
+    world.run(60);
+    let before = rings(&world).len();
+    world.kube.delete(Kind::Deployment, "default", "web");
+    world.run(2);
+    let after = rings(&world);
+    assert_eq!((after.len(), after.last().unwrap().emptied), (before + 1, 1));
+    world.run(60);
+    assert_eq!(rings(&world).len(), before + 1, "once");
+}
+
+#[test]
 fn functions_are_rung_for_what_was_deleted_until_its_drain_begins() {
     let mut world = world();
     let last = |world: &AgentFixture| world.rings.0.lock().unwrap().last().unwrap().clone();

@@ -15,7 +15,7 @@ use tenon_domain::id::{ClaimName, ClusterName, CommandId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{LaunchInput, write_launch};
-use tenon_planning::disruption::{Advance, CommandStep, DriftMark, NewCommand};
+use tenon_planning::disruption::{Advance, CommandStep, DriftMark, EmptyMark, NewCommand};
 use tenon_runtime::HandlerError;
 use tenon_snapshot::NodeAction;
 use tenon_state::action::{Registration, asked};
@@ -84,7 +84,12 @@ impl<'a> DisruptionContext<'a> {
         decided.change.replace(Expect::Absent, set(keys::command(self.cluster, &new.id), &command));
         for name in &new.candidates {
             if new.drains_at_once() {
-                self.drain(&mut decided, name, (new.reason, "no replacement is needed"))?;
+                let why = if new.reason == RemovalReason::Empty {
+                    "no pod on it needs another node"
+                } else {
+                    "no replacement is needed"
+                };
+                self.drain(&mut decided, name, (new.reason, why))?;
             } else {
                 self.disrupt(&mut decided, name, &command)?;
             }
@@ -165,6 +170,25 @@ impl<'a> DisruptionContext<'a> {
                 .detail("from", &drift.from)
                 .detail("to", &drift.to);
         }
+        decided.change.record(&record, claim.revision);
+        Some(decided)
+    }
+
+    /// The mark of a Node that became empty, or isn't empty any longer.
+    pub(crate) fn emptied(&self, mark: &EmptyMark) -> Option<DecidedChange<'a>> {
+        let before = self.view.claims.get(&mark.claim)?;
+        let revision = before.revision.saturating_add(1);
+        let claim = Claim { empty_since: mark.since, revision, ..before.clone() };
+        let mut decided =
+            DecidedChange { change: Change::step(self.cluster, before.revision, &claim), ..self.nothing() };
+        let message = match &mark.since {
+            Some(_) => format!(
+                "NodeClaim `{}` is empty: it goes if no pod comes within `consolidateAfter` of NodePool `{}`",
+                claim.name, claim.pool
+            ),
+            None => format!("NodeClaim `{}` isn't empty any longer", claim.name),
+        };
+        let record = self.record(&claim, Decision::Emptied, message);
         decided.change.record(&record, claim.revision);
         Some(decided)
     }

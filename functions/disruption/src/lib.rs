@@ -161,7 +161,8 @@ async fn carry_out<P: Ports>(
     plan: &DisruptionPlan,
     done: &mut DisruptionDone,
 ) -> Result<(), HandlerError> {
-    for decided in plan.marks.iter().filter_map(|mark| context.mark(mark)) {
+    let drifted = plan.marks.iter().filter_map(|mark| context.mark(mark));
+    for decided in drifted.chain(plan.emptied.iter().filter_map(|mark| context.emptied(mark))) {
         commit_step(ports, decided, done).await?;
     }
     let mut groups: Vec<WriteGroup> = Vec::new();

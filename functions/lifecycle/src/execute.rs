@@ -177,6 +177,7 @@ fn events_of(installation: &Installation, cluster: &ClusterName, step: &ClaimSte
         | Decision::Launched
         | Decision::LaunchFailed
         | Decision::Drifted
+        | Decision::Emptied
         | Decision::Disrupting
         | Decision::Draining
         | Decision::Drained

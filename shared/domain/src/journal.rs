@@ -94,6 +94,8 @@ crate::words! {
         Initialized,
         /// The claim drifted.
         Drifted,
+        /// The claim's Node is empty, or no longer empty.
+        Emptied,
         /// A disruption command takes it.
         Disrupting,
         /// The drain began.

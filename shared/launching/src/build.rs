@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenon_domain::catalog::InstanceTypeOption;
-use tenon_domain::claim::{Claim, ClaimState, CommandRole};
+use tenon_domain::claim::{Claim, CommandRole};
 use tenon_domain::class_hash::ClassHash;
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{
@@ -314,15 +314,7 @@ fn launch_id(input: &LaunchInput<'_>, group: &[&PlannedClaim]) -> Result<LaunchI
 
 fn claim(planned: &PlannedClaim, launch: &Launch, class_hash: ClassHash) -> Claim {
     Claim {
-        name: planned.name.clone(),
-        revision: 1,
-        pool: planned.pool.clone(),
-        class: planned.class.clone(),
         class_hash: Some(class_hash),
-        launch: launch.id.clone(),
-        created_at: launch.created_at,
-        state: ClaimState::Planned,
-        drift: None,
         role: match &launch.cause {
             LaunchCause::PendingPods => CommandRole::None,
             LaunchCause::Replacement(command) => CommandRole::Replacement(command.clone()),
@@ -330,5 +322,11 @@ fn claim(planned: &PlannedClaim, launch: &Launch, class_hash: ClassHash) -> Clai
         terms: Some(planned.terms),
         min_values: planned.min_values,
         requests: planned.requests.clone(),
+        ..Claim::planned(
+            planned.name.clone(),
+            (planned.pool.clone(), planned.class.clone()),
+            launch.id.clone(),
+            launch.created_at,
+        )
     }
 }

@@ -35,6 +35,8 @@ pub struct Claim {
     pub state: ClaimState,
     /// Set while it differs from its class.
     pub drift: Option<Drift>,
+    /// Since when its Node runs no pod that would need another place; `None` also where its pool keeps empty nodes.
+    pub empty_since: Option<Timestamp>,
     /// Its role in a disruption command.
     pub role: CommandRole,
     /// The terms from its pool's template; `None` for old claims without any.
@@ -240,6 +242,8 @@ crate::words! {
     pub enum RemovalReason {
         /// It drifted and has been replaced.
         Drifted,
+        /// No pod on it needed a place.
+        Empty,
         /// EC2 takes its spot instance back.
         SpotInterrupted,
         /// EC2 takes its reserved instance back.
@@ -265,6 +269,7 @@ impl RemovalReason {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Drifted => "drifted",
+            Self::Empty => "empty",
             Self::SpotInterrupted => "spot interruption",
             Self::CapacityReservationInterrupted => "capacity reservation interruption",
             Self::ScheduledChange => "scheduled change",
@@ -392,6 +397,7 @@ impl Claim {
             created_at,
             state: ClaimState::Planned,
             drift: None,
+            empty_since: None,
             role: CommandRole::None,
             terms: None,
             min_values: MinValuesState::AsWritten,

@@ -87,7 +87,7 @@ fn replacing(
         look_again(look.plan, not_before);
         return None;
     }
-    let homeless: Vec<Pod> = pods.into_iter().filter(|pod| !input.counted.contains(&pod.uid)).collect();
+    let homeless: Vec<Pod> = pods.into_iter().filter(|pod| !input.counted.contains_key(&pod.uid)).collect();
     let nodes: BTreeSet<&str> = candidates.iter().filter_map(|view| node_name(view)).collect();
     let (found, refused) = look.world.plan(&command.id, &nodes, &homeless);
     let not_before = input.now.checked_add(back_off(attempts)).unwrap_or(Timestamp::MAX);

@@ -1,6 +1,6 @@
 //! The input of disruption.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use tenon_domain::catalog::facts::InstanceTypeFacts;
 use tenon_domain::claim::Claim;
 use tenon_domain::class_status::ResolvedImage;
 use tenon_domain::command::Command;
-use tenon_domain::id::{ImageId, NodeClassName, PlacementGroupId, SubnetId, Uid};
+use tenon_domain::id::{ClaimName, ImageId, NodeClassName, PlacementGroupId, SubnetId, Uid};
 use tenon_domain::reservation::{ClassReservations, ReservedCapacity};
 
 use crate::provision;
@@ -33,8 +33,8 @@ pub struct DisruptionInput {
     pub pdbs: Vec<PodDisruptionBudget>,
     /// Commands that are active.
     pub commands: Vec<Command>,
-    /// Pods that are counted on claims that offer room, replacements' among them.
-    pub counted: BTreeSet<Uid>,
+    /// Pods that are counted on claims that offer room, replacements' among them, with their claims.
+    pub counted: BTreeMap<Uid, ClaimName>,
     /// The world that pods move in: nodes (named as in [`ClaimView::node`]), pools with their instance types,
     /// DaemonSets. Its `pods` are the pending ones, which take their room first; its `purpose` isn't read.
     pub world: provision::ProvisionInput,

@@ -1,6 +1,6 @@
-//! Voluntary disruption: which drifted nodes leave, when, and which replacements come first.
+//! Voluntary disruption: which drifted and empty nodes leave, when, and which replacements come first.
 //!
-//! Decides drift marks, new commands within the pools' budgets, and the steps of active commands. It doesn't decide
+//! Decides drift marks, marks of empty nodes, new commands within the pools' budgets, and the steps of active commands. It doesn't decide
 //! how a node drains, and ignores nodes that EC2 or a user takes away.
 //!
 //! Invariants: a pool's budgets hold, with leaving nodes and nodes that aren't ready counted in; a candidate is taken
@@ -12,33 +12,37 @@
 
 mod advance;
 mod blocked;
+mod budget;
 mod drift;
+mod emptiness;
 pub mod input;
 mod moving;
 pub mod output;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::api::NodePool;
-use tenon_domain::api::pod::{DoNotDisrupt, Readiness};
-use tenon_domain::budget::{DisruptionReason, allowed_disruptions};
+use tenon_domain::api::pod::DoNotDisrupt;
+use tenon_domain::budget::DisruptionReason;
 use tenon_domain::claim::{ClaimPhase, CommandRole, RemovalReason};
 use tenon_domain::digest::Digest;
 use tenon_domain::evidence::Waiting;
-use tenon_domain::id::{ClaimName, CommandId, NodePoolName};
+use tenon_domain::id::{ClaimName, CommandId};
 
 pub use input::{
     ClaimView, ClassReadiness, ClassView, DisruptionInput, DriftingReservations, HaltState, NodeView,
 };
 pub use output::{
-    Advance, CommandStep, DisruptionPlan, DisruptionRefusal, DisruptionReport, DriftMark, InvalidAnnotation,
-    NewCommand, RefusalReason,
+    Advance, CommandStep, DisruptionPlan, DisruptionRefusal, DisruptionReport, DriftMark, EmptyMark,
+    InvalidAnnotation, NewCommand, RefusalReason,
 };
 
 use advance::{AdvanceContext, look_again};
 use blocked::{PodsWord, blocked, reschedulable};
-use moving::{SpareCapacity, is_going};
+pub use budget::Allowance;
+use budget::BudgetLedger;
+use moving::SpareCapacity;
+use output::NotDisrupted;
 
 /// Plans for all drifted claims and active commands of a cluster.
 pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
@@ -50,19 +54,13 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     }
     let mut world = SpareCapacity::new(input);
     advance::advances(input, &mut AdvanceContext { world: &mut world, plan: &mut plan, report: &mut report });
-    let mut budgets: BTreeMap<NodePoolName, Allowance> =
-        input.pools.iter().map(|pool| (pool.name.clone(), Allowance::of(input, pool))).collect();
+    let mut budgets = BudgetLedger::new(input);
+    emptiness::remove_empty(input, &mut world, &mut budgets, &mut plan, &mut report);
     let fresh: BTreeSet<ClaimName> = plan.marks.iter().map(|mark| mark.claim.clone()).collect();
     for candidate in candidates(input, &fresh) {
         match consider(input, &candidate, &mut budgets, &mut world) {
             Ok(command) => plan.commands.push(command),
-            Err(refused) => {
-                if let Some(at) = refused.again.filter(|at| *at > input.now) {
-                    look_again(&mut plan, at);
-                }
-                let claim = candidate.view.claim.name.clone();
-                report.refusals.push(DisruptionRefusal { claim, reason: refused.reason });
-            }
+            Err(refused) => refuse(input, candidate.view, refused, &mut plan, &mut report),
         }
     }
     // New marks are acted on by the next plan, from committed state.
@@ -71,42 +69,6 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     }
     report.refusals.sort_by(|a, b| a.claim.cmp(&b.claim));
     (plan, report)
-}
-
-/// The number of a pool's nodes that may be disrupted at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Allowance {
-    /// The number that the budgets allow.
-    pub allowed: u32,
-    /// Nodes under disruption or not ready.
-    pub going: u32,
-}
-
-impl Allowance {
-    /// A pool's allowance for drift, of its initialised nodes that aren't terminating.
-    #[must_use]
-    pub fn of(input: &DisruptionInput, pool: &NodePool) -> Self {
-        let counts = |view: &&ClaimView| {
-            let phase = view.claim.phase();
-            view.claim.pool == pool.name && (phase == ClaimPhase::Initialized || is_going(phase))
-        };
-        let unready =
-            |view: &ClaimView| view.node.as_ref().is_none_or(|node| node.readiness == Readiness::NotReady);
-        let nodes: Vec<&ClaimView> = input.claims.iter().filter(counts).collect();
-        let going = nodes.iter().filter(|view| is_going(view.claim.phase()) || unready(view)).count();
-        let total = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
-        let budgets = &pool.disruption.budgets;
-        Self {
-            allowed: allowed_disruptions(budgets, DisruptionReason::Drifted, total, input.now),
-            going: u32::try_from(going).unwrap_or(u32::MAX),
-        }
-    }
-
-    /// How many more may be disrupted.
-    #[must_use]
-    pub const fn left(self) -> u32 {
-        self.allowed.saturating_sub(self.going)
-    }
 }
 
 /// A claim that drifted.
@@ -124,14 +86,18 @@ struct CandidateRank<'a> {
     name: &'a ClaimName,
 }
 
-fn candidates<'a>(input: &'a DisruptionInput, fresh: &BTreeSet<ClaimName>) -> Vec<Candidate<'a>> {
-    // A replacement stays while its command waits for it.
+/// The replacements that active commands wait for: they stay.
+fn awaited(input: &DisruptionInput) -> impl Fn(&ClaimView) -> bool {
     let active: BTreeSet<&CommandId> =
         input.commands.iter().filter(|command| command.is_active()).map(|command| &command.id).collect();
-    let awaited = |view: &ClaimView| match &view.claim.role {
+    move |view: &ClaimView| match &view.claim.role {
         CommandRole::None => false,
         CommandRole::Replacement(command) => active.contains(command),
-    };
+    }
+}
+
+fn candidates<'a>(input: &'a DisruptionInput, fresh: &BTreeSet<ClaimName>) -> Vec<Candidate<'a>> {
+    let awaited = awaited(input);
     let takes = |view: &&ClaimView| {
         view.claim.phase() == ClaimPhase::Initialized
             && view.claim.drift.is_some()
@@ -163,50 +129,50 @@ fn rank<'a>(candidate: &Candidate<'a>) -> CandidateRank<'a> {
 /// moved pod is Ready after about this time.
 const PDB_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
-/// Why a candidate stays, and when that may change by itself.
-struct NotDisrupted {
-    reason: RefusalReason,
-    again: Option<Timestamp>,
+/// Reports why a candidate stays, and looks again when that may change by itself.
+fn refuse(
+    input: &DisruptionInput,
+    view: &ClaimView,
+    refused: NotDisrupted,
+    plan: &mut DisruptionPlan,
+    report: &mut DisruptionReport,
+) {
+    if let Some(at) = refused.again.filter(|at| *at > input.now) {
+        look_again(plan, at);
+    }
+    report.refusals.push(DisruptionRefusal { claim: view.claim.name.clone(), reason: refused.reason });
 }
 
-fn consider(
-    input: &DisruptionInput,
-    candidate: &Candidate<'_>,
-    budgets: &mut BTreeMap<NodePoolName, Allowance>,
+/// The reason why annotations or PodDisruptionBudgets keep a node.
+fn held(input: &DisruptionInput, node: &NodeView, word: PodsWord) -> Result<(), NotDisrupted> {
+    let Some(reason) = blocked(node, &input.pdbs, word, input.now) else { return Ok(()) };
+    let again = match &reason {
+        RefusalReason::DoNotDisrupt { until, .. } => *until,
+        RefusalReason::BlockedByPdb { .. } => input.now.checked_add(PDB_AGAIN).ok(),
+        RefusalReason::BudgetExhausted { .. }
+        | RefusalReason::Unschedulable { .. }
+        | RefusalReason::PoolNotFound { .. } => None,
+    };
+    Err(NotDisrupted { reason, again })
+}
+
+fn consider<'a>(
+    input: &'a DisruptionInput,
+    candidate: &Candidate<'a>,
+    budgets: &mut BudgetLedger<'a>,
     world: &mut SpareCapacity<'_>,
 ) -> Result<NewCommand, NotDisrupted> {
     let name = &candidate.view.claim.pool;
-    let pool = input.pools.iter().find(|pool| pool.name == *name);
-    let (Some(pool), Some(allowance)) = (pool, budgets.get_mut(name)) else {
-        return Err(NotDisrupted { reason: RefusalReason::PoolNotFound { pool: name.clone() }, again: None });
-    };
+    let no_pool = || NotDisrupted { reason: RefusalReason::PoolNotFound { pool: name.clone() }, again: None };
+    let pool = input.pools.iter().find(|pool| pool.name == *name).ok_or_else(no_pool)?;
     let terms = candidate.view.claim.terms_or(Some(pool));
     let word = match terms.and_then(|terms| terms.termination_grace_period) {
         Some(_) => PodsWord::Waived,
         None => PodsWord::Counts,
     };
-    if let Some(reason) = blocked(candidate.node, &input.pdbs, word, input.now) {
-        let again = match &reason {
-            RefusalReason::DoNotDisrupt { until, .. } => *until,
-            RefusalReason::BlockedByPdb { .. } => input.now.checked_add(PDB_AGAIN).ok(),
-            RefusalReason::BudgetExhausted { .. }
-            | RefusalReason::Unschedulable { .. }
-            | RefusalReason::PoolNotFound { .. } => None,
-        };
-        return Err(NotDisrupted { reason, again });
-    }
-    if allowance.left() == 0 {
-        let Allowance { allowed, going } = *allowance;
-        let again = pool.disruption.budgets.iter().filter_map(|budget| budget.next_change(input.now)).min();
-        return Err(NotDisrupted {
-            reason: RefusalReason::BudgetExhausted { pool: name.clone(), allowed, going },
-            again,
-        });
-    }
-    let id = command_id(input, candidate).ok_or_else(|| NotDisrupted {
-        reason: RefusalReason::PoolNotFound { pool: name.clone() },
-        again: None,
-    })?;
+    held(input, candidate.node, word)?;
+    budgets.check(pool, DisruptionReason::Drifted)?;
+    let id = command_id(input, candidate.view).ok_or_else(no_pool)?;
     let going = BTreeSet::from([candidate.node.name.as_str()]);
     let (replacement, refused) = world.plan(&id, &going, &candidate.pods);
     if !refused.unschedulable.is_empty() {
@@ -214,10 +180,7 @@ fn consider(
         return Err(NotDisrupted { reason, again: replacement.wake_at });
     }
     world.commit(&going, &replacement, &candidate.pods);
-    // A node that isn't ready is counted already.
-    if candidate.node.readiness == Readiness::Ready {
-        allowance.going = allowance.going.saturating_add(1);
-    }
+    budgets.take(candidate.view);
     Ok(NewCommand {
         id,
         pool: name.clone(),
@@ -228,8 +191,8 @@ fn consider(
 }
 
 /// The command's id: of the claim and its revision, so that one look makes the same command twice.
-fn command_id(input: &DisruptionInput, candidate: &Candidate<'_>) -> Option<CommandId> {
-    let claim = &candidate.view.claim;
+fn command_id(input: &DisruptionInput, view: &ClaimView) -> Option<CommandId> {
+    let claim = &view.claim;
     let revision = claim.revision.to_string();
     let digest = Digest::of_texts([input.world.cluster.as_str(), claim.name.as_str(), &revision]);
     CommandId::parse(format!("command-{}", digest.base36(12))).ok()

@@ -13,7 +13,11 @@ use super::input::{ClaimView, DisruptionInput};
 use crate::provision::{PlanTrials, ProvisionPlan, ProvisionReport, Purpose};
 
 /// The room that is left while commands are planned.
-pub(crate) struct SpareCapacity<'a>(PlanTrials<'a>);
+pub(crate) struct SpareCapacity<'a> {
+    trials: PlanTrials<'a>,
+    /// Nodes that pending pods go to.
+    expecting: BTreeSet<String>,
+}
 
 impl<'a> SpareCapacity<'a> {
     /// The world without leaving and drifted nodes, and without the room for pending pods and pods of leaving nodes.
@@ -34,11 +38,12 @@ impl<'a> SpareCapacity<'a> {
             .filter(going)
             .filter_map(|view| view.node.as_ref())
             .flat_map(reschedulable)
-            .filter(|pod| !input.counted.contains(&pod.uid));
+            .filter(|pod| !input.counted.contains_key(&pod.uid));
         let promised: Vec<Pod> = input.world.pods.iter().cloned().chain(moving).collect();
         let placed = trials.place(&promised);
         trials.take(&BTreeSet::new(), &placed, &promised);
-        Self(trials)
+        let expecting = placed.placements.into_iter().map(|placement| placement.node).collect();
+        Self { trials, expecting }
     }
 
     /// Where the candidates' pods would run without them. It takes no room yet.
@@ -48,12 +53,17 @@ impl<'a> SpareCapacity<'a> {
         candidates: &BTreeSet<&str>,
         pods: &[Pod],
     ) -> (ProvisionPlan, ProvisionReport) {
-        self.0.plan(&Purpose::Replacement(command.clone()), candidates, pods)
+        self.trials.plan(&Purpose::Replacement(command.clone()), candidates, pods)
     }
 
     /// Takes a plan's room: on nodes, of pools' limits, and the names of its claims; and the candidates' nodes away.
     pub(crate) fn commit(&mut self, candidates: &BTreeSet<&str>, plan: &ProvisionPlan, pods: &[Pod]) {
-        self.0.take(candidates, plan, pods);
+        self.trials.take(candidates, plan, pods);
+    }
+
+    /// Whether pending pods, or pods of leaving nodes, go to the node.
+    pub(crate) fn expects_pods(&self, node: &str) -> bool {
+        self.expecting.contains(node)
     }
 }
 

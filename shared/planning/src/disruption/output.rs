@@ -17,6 +17,8 @@ use crate::provision;
 pub struct DisruptionPlan {
     /// Drift that is seen for the first time, has changed or is no more, by claim.
     pub marks: Vec<DriftMark>,
+    /// Nodes that are empty for the first time, or no longer empty, by claim.
+    pub emptied: Vec<EmptyMark>,
     /// Steps of commands that are active, by command.
     pub advances: Vec<Advance>,
     /// New commands, in the order of choice.
@@ -29,7 +31,10 @@ impl DisruptionPlan {
     /// Whether nothing is to be done now.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.marks.is_empty() && self.advances.is_empty() && self.commands.is_empty()
+        self.marks.is_empty()
+            && self.emptied.is_empty()
+            && self.advances.is_empty()
+            && self.commands.is_empty()
     }
 }
 
@@ -40,6 +45,15 @@ pub struct DriftMark {
     pub claim: ClaimName,
     /// Its drift; `None` clears it.
     pub drift: Option<Drift>,
+}
+
+/// A claim whose Node became empty, or isn't empty any longer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmptyMark {
+    /// The claim.
+    pub claim: ClaimName,
+    /// Since when it is empty; `None` clears it.
+    pub since: Option<Timestamp>,
 }
 
 /// A step of an active command.
@@ -151,6 +165,13 @@ pub struct DisruptionRefusal {
     pub claim: ClaimName,
     /// Why.
     pub reason: RefusalReason,
+}
+
+/// Why a candidate stays, and when that may change by itself.
+#[derive(Debug)]
+pub(crate) struct NotDisrupted {
+    pub(crate) reason: RefusalReason,
+    pub(crate) again: Option<Timestamp>,
 }
 
 /// Why a claim isn't disrupted now. Its name is stable.

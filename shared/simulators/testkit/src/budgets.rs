@@ -71,7 +71,10 @@ pub fn invariant_budgets_hold(
 }
 
 fn is_disrupted(claim: &Claim) -> bool {
-    let voluntary = claim.state.removal().is_none_or(|reason| reason == RemovalReason::Drifted);
+    let voluntary = claim
+        .state
+        .removal()
+        .is_none_or(|reason| [RemovalReason::Drifted, RemovalReason::Empty].contains(&reason));
     match claim.phase() {
         ClaimPhase::Disrupting => true,
         ClaimPhase::Draining | ClaimPhase::Drained => voluntary,

@@ -305,6 +305,7 @@ const fn has_deadline(reason: RemovalReason) -> bool {
         | RemovalReason::InstanceStopped
         | RemovalReason::InstanceTerminated => true,
         RemovalReason::Drifted
+        | RemovalReason::Empty
         | RemovalReason::ScheduledChange
         | RemovalReason::Deleted
         | RemovalReason::Expired

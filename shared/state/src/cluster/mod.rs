@@ -146,10 +146,10 @@ impl<'a> ObservedCluster<'a> {
         self.unbound.values().copied().filter(others)
     }
 
-    /// The pods that claims with room count.
+    /// The pods that claims with room count, with their claims.
     #[must_use]
-    pub fn counted(&self) -> BTreeSet<Uid> {
-        self.counted.keys().map(|uid| (*uid).clone()).collect()
+    pub fn counted(&self) -> BTreeMap<Uid, ClaimName> {
+        self.counted.iter().map(|(uid, claim)| ((*uid).clone(), (*claim).clone())).collect()
     }
 
     /// The pods that are bound to a Node and haven't ended.

@@ -41,6 +41,7 @@ impl ItemForm for Claim {
             to.text("from", &drift.from);
             to.text("to", &drift.to);
         });
+        to.time_if("empty_since", self.empty_since);
         write_state(&self.state, to);
     }
 
@@ -63,6 +64,7 @@ impl ItemForm for Claim {
                     to: from.string("to")?,
                 })
             })?,
+            empty_since: from.time_if("empty_since")?,
             role: replaces.map_or(CommandRole::None, CommandRole::Replacement),
             terms: read_terms(from)?,
             min_values: match from.value_if(MIN_VALUES) {

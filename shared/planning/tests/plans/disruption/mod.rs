@@ -4,6 +4,7 @@
 mod blocked;
 mod commands;
 mod drift;
+mod empty;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -151,7 +152,7 @@ pub(super) fn cluster(claims: Vec<ClaimView>, budget: BudgetNodes) -> Disruption
         pools: vec![default.pool],
         pdbs: Vec::new(),
         commands: Vec::new(),
-        counted: BTreeSet::new(),
+        counted: BTreeMap::new(),
         world,
     }
 }

@@ -70,7 +70,7 @@ fn every_kind_has_its_golden_form_and_reads_back() {
     golden(
         text,
         keys::claim(c, &name("default-3k9x2")),
-        &Claim { drift: Some(drift), role, ..claim(ClaimState::Planned) },
+        &Claim { drift: Some(drift), empty_since: Some(at("00:10:00")), role, ..claim(ClaimState::Planned) },
     );
     golden(text, keys::launch(c, &launch().id), &launch());
     let settled = Launch {

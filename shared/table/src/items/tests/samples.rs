@@ -93,6 +93,7 @@ pub(super) fn claim(state: ClaimState) -> Claim {
         created_at: at("00:00:00"),
         state,
         drift: None,
+        empty_since: None,
         role: CommandRole::None,
         terms: Some(Terms {
             expire_after: Some(SignedDuration::from_hours(720)),

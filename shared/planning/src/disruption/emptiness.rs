@@ -1,0 +1,110 @@
+//! Empty nodes: those on which no pod needs another place.
+//!
+//! Decides since when a node is empty, and when it goes: after its pool's `consolidateAfter`, and never by one look alone.
+//! A second look, at least [`LOOKED_TWICE`] after the first, sees pods that came in between. Each node goes by a command
+//! of its own, which needs no replacement. A node that pending pods go to stays.
+//!
+//! Source: kubernetes-sigs/karpenter `pkg/controllers/disruption/emptiness.go`, `validation.go`.
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::api::NodePool;
+use tenon_domain::budget::DisruptionReason;
+use tenon_domain::claim::{ClaimPhase, RemovalReason};
+
+use super::advance::look_again;
+use super::blocked::{PodsWord, reschedulable};
+use super::budget::BudgetLedger;
+use super::input::{ClaimView, DisruptionInput, NodeView};
+use super::moving::SpareCapacity;
+use super::output::{DisruptionPlan, DisruptionReport, EmptyMark, NewCommand, NotDisrupted};
+use super::{awaited, command_id, held, refuse};
+use crate::provision::ProvisionPlan;
+
+/// The least time from the look that finds a node empty until it goes; the peer validates for as long.
+const LOOKED_TWICE: SignedDuration = SignedDuration::from_secs(15);
+
+/// Marks empty nodes, and adds commands for those whose time has come.
+pub(crate) fn remove_empty<'a>(
+    input: &'a DisruptionInput,
+    world: &mut SpareCapacity<'_>,
+    budgets: &mut BudgetLedger<'a>,
+    plan: &mut DisruptionPlan,
+    report: &mut DisruptionReport,
+) {
+    let awaited = awaited(input);
+    let mut due: Vec<(Timestamp, &ClaimView, &NodeView, &NodePool)> = Vec::new();
+    for view in &input.claims {
+        let pool = input.pools.iter().find(|pool| pool.name == view.claim.pool);
+        let found = pool.and_then(|pool| Some((pool, pool.disruption.consolidate_after?)));
+        let stays = view.claim.phase() != ClaimPhase::Initialized || awaited(view);
+        let (Some((pool, after)), Some(node), false) = (found, &view.node, stays) else {
+            mark(plan, view, None);
+            continue;
+        };
+        if !is_empty(input, world, view, node) {
+            mark(plan, view, None);
+            continue;
+        }
+        let since = view.claim.empty_since.unwrap_or(input.now);
+        mark(plan, view, Some(since));
+        let goes_at = since.checked_add(after.max(LOOKED_TWICE)).unwrap_or(Timestamp::MAX);
+        if input.now < goes_at {
+            look_again(plan, goes_at);
+        } else if view.claim.drift.is_none() && !drifts_now(plan, view) {
+            due.push((since, view, node, pool));
+        }
+    }
+    due.sort_by(|(a, one, ..), (b, other, ..)| (a, &one.claim.name).cmp(&(b, &other.claim.name)));
+    for (_, view, node, pool) in due {
+        match removal(input, view, node, pool, budgets) {
+            Ok(command) => {
+                budgets.take(view);
+                world.commit(&[node.name.as_str()].into(), &command.replacement, &[]);
+                plan.commands.push(command);
+            }
+            Err(refused) => refuse(input, view, refused, plan, report),
+        }
+    }
+}
+
+/// Whether this plan changes the claim's drift.
+fn drifts_now(plan: &DisruptionPlan, view: &ClaimView) -> bool {
+    plan.marks.iter().any(|mark| mark.claim == view.claim.name)
+}
+
+/// Whether no pod is on the node that would need another place, and none is on its way to it.
+fn is_empty(input: &DisruptionInput, world: &SpareCapacity<'_>, view: &ClaimView, node: &NodeView) -> bool {
+    reschedulable(node).is_empty()
+        && !world.expects_pods(&node.name)
+        && !input.counted.values().any(|claim| *claim == view.claim.name)
+}
+
+/// A change of the mark. Only a claim that nothing has taken is marked, and one mark is written at a time.
+fn mark(plan: &mut DisruptionPlan, view: &ClaimView, since: Option<Timestamp>) {
+    let free = view.claim.phase() == ClaimPhase::Initialized && !drifts_now(plan, view);
+    if free && view.claim.empty_since != since {
+        plan.emptied.push(EmptyMark { claim: view.claim.name.clone(), since });
+    }
+}
+
+fn removal(
+    input: &DisruptionInput,
+    view: &ClaimView,
+    node: &NodeView,
+    pool: &NodePool,
+    budgets: &BudgetLedger<'_>,
+) -> Result<NewCommand, NotDisrupted> {
+    held(input, node, PodsWord::Counts)?;
+    budgets.check(pool, DisruptionReason::Empty)?;
+    let no_name = || NotDisrupted {
+        reason: super::RefusalReason::PoolNotFound { pool: pool.name.clone() },
+        again: None,
+    };
+    Ok(NewCommand {
+        id: command_id(input, view).ok_or_else(no_name)?,
+        pool: pool.name.clone(),
+        reason: RemovalReason::Empty,
+        candidates: vec![view.claim.name.clone()],
+        replacement: ProvisionPlan::default(),
+    })
+}

@@ -1,0 +1,132 @@
+//! Empty nodes: when they are marked, and when they go.
+
+use super::*;
+use tenon_planning::disruption::EmptyMark;
+
+/// A cluster whose pool removes nodes that were empty for so many seconds.
+fn removing(after: i64, claims: Vec<ClaimView>, budget: BudgetNodes) -> DisruptionInput {
+    let mut world = cluster(claims, budget);
+    world.pools[0].disruption.consolidate_after = Some(SignedDuration::from_secs(after));
+    world
+}
+
+/// A claim whose Node has been seen empty so many seconds ago.
+fn emptied(index: usize, ago: i64, pods: Vec<Pod>) -> ClaimView {
+    let mut view = settled(index, NEW, pods);
+    view.claim.empty_since = Some(at(-ago));
+    view
+}
+
+fn marks(plan: &DisruptionPlan) -> Vec<(String, Option<i64>)> {
+    let shown = |mark: &EmptyMark| {
+        (mark.claim.to_string(), mark.since.map(|since| since.as_second() - at(0).as_second()))
+    };
+    plan.emptied.iter().map(shown).collect()
+}
+
+#[test]
+fn c104_budgets_bound_how_many_empty_nodes_go() {
+    for (budget, expected) in
+        [(BudgetNodes::Percent(30), 3), (BudgetNodes::Percent(100), 10), (BudgetNodes::Percent(0), 0)]
+    {
+        let claims = (0..10).map(|index| emptied(index, 60, Vec::new())).collect();
+        let (plan, report) = plan(&removing(30, claims, budget));
+        assert_eq!(plan.commands.len(), expected);
+        assert!(plan.commands.iter().all(|command| command.drains_at_once()));
+        assert!(plan.commands.iter().all(|command| command.reason == RemovalReason::Empty));
+        assert_eq!(refusals(&report).get("BudgetExhausted").copied().unwrap_or(0), 10 - expected);
+    }
+}
+
+#[test]
+fn c106_a_node_goes_once_it_was_empty_for_consolidate_after_and_is_looked_at_twice() {
+    let check = |after: i64, ago: Option<i64>, goes: bool, wake: Option<i64>| {
+        let view = ago.map_or_else(|| settled(0, NEW, Vec::new()), |ago| emptied(0, ago, Vec::new()));
+        let (plan, _) = plan(&removing(after, vec![view], BudgetNodes::Count(1)));
+        assert_eq!(plan.commands.len(), usize::from(goes), "{after} {ago:?}");
+        assert_eq!(plan.wake_at, wake.map(at), "{after} {ago:?}");
+        assert_eq!(marks(&plan).len(), usize::from(ago.is_none()), "{after} {ago:?}");
+    };
+    check(300, None, false, Some(300));
+    check(300, Some(299), false, Some(1));
+    check(300, Some(300), true, None);
+    // Even without a time to wait, one look isn't enough.
+    check(0, None, false, Some(15));
+    check(0, Some(14), false, Some(1));
+    check(0, Some(15), true, None);
+}
+
+#[test]
+fn c106_pods_that_need_no_other_place_dont_keep_a_node() {
+    let check = |change: &dyn Fn(&mut Pod), empty: bool| {
+        let mut pod = busy(0).remove(0);
+        change(&mut pod);
+        let (plan, _) = plan(&removing(0, vec![settled(0, NEW, vec![pod])], BudgetNodes::Count(1)));
+        assert_eq!(marks(&plan).len(), usize::from(empty));
+    };
+    let owned = |pod: &mut Pod, kind: &str| {
+        let owner = OwnerReference {
+            kind: kind.to_owned(),
+            name: "web".to_owned(),
+            uid: "uid-web".to_owned(),
+            role: OwnerRole::Controller,
+        };
+        pod.shape = Arc::new(PodShape { owner: Some(owner), ..(*pod.shape).clone() });
+    };
+    check(&|_| {}, false);
+    check(&|pod| owned(pod, "DaemonSet"), true);
+    let terminating = |pod: &mut Pod, kind: &str| {
+        owned(pod, kind);
+        pod.deleted_at = Some(at(30));
+    };
+    check(&|pod| terminating(pod, "ReplicaSet"), true);
+    check(&|pod| terminating(pod, "StatefulSet"), false);
+}
+
+#[test]
+fn a_pod_that_comes_takes_the_mark_away() {
+    let (plan, _) = plan(&removing(30, vec![emptied(0, 600, busy(0))], BudgetNodes::Count(1)));
+    assert_eq!((marks(&plan), plan.commands.len()), (vec![("default-00000".to_owned(), None)], 0));
+}
+
+#[test]
+fn a_node_that_pending_pods_go_to_isnt_empty() {
+    let mut world = removing(30, vec![emptied(0, 600, Vec::new())], BudgetNodes::Count(1));
+    world.world.pods = busy(1);
+    let (of_pending, _) = plan(&world);
+    assert_eq!((marks(&of_pending).len(), of_pending.commands.len()), (1, 0));
+
+    world.world.pods = Vec::new();
+    world.counted.insert(busy(1)[0].uid.clone(), claim_name(0));
+    let (of_counted, _) = plan(&world);
+    assert_eq!((marks(&of_counted).len(), of_counted.commands.len()), (1, 0));
+}
+
+#[test]
+fn a_pool_that_never_consolidates_keeps_its_empty_nodes() {
+    let world = cluster(vec![emptied(0, 600, Vec::new())], BudgetNodes::Percent(100));
+    let mut never = world.clone();
+    never.pools[0].disruption.consolidate_after = None;
+    let (plan, _) = plan(&never);
+    assert_eq!((marks(&plan), plan.commands.len()), (vec![("default-00000".to_owned(), None)], 0));
+}
+
+#[test]
+fn c106_what_must_stay_isnt_removed_though_it_is_empty() {
+    let mut held = emptied(0, 60, Vec::new());
+    held.node.as_mut().unwrap().do_not_disrupt = DoNotDisrupt::Always;
+    let (plan, report) = plan(&removing(30, vec![held], BudgetNodes::Percent(100)));
+    assert_eq!((plan.commands.len(), refusals(&report)), (0, BTreeMap::from([("DoNotDisrupt", 1)])));
+}
+
+#[test]
+fn the_room_of_a_node_that_goes_is_promised_to_nobody() {
+    // Both would be a place for the drifted node's pod; the one that is empty goes.
+    let mut leaving = drifted(0, -30, busy(0));
+    leaving.claim.empty_since = None;
+    let world = removing(30, vec![leaving, emptied(1, 60, Vec::new())], BudgetNodes::Count(2));
+    let (plan, _) = plan(&world);
+    assert_eq!(candidates(&plan), ["default-00001", "default-00000"]);
+    assert_eq!(plan.commands[1].replacement.placements.len(), 0);
+    assert_eq!(plan.commands[1].replacement.claims.len(), 1);
+}
