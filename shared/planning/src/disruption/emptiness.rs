@@ -50,7 +50,7 @@ pub(crate) fn remove_empty<'a>(
         let goes_at = since.checked_add(after.max(LOOKED_TWICE)).unwrap_or(Timestamp::MAX);
         if input.now < goes_at {
             look_again(plan, goes_at);
-        } else if view.claim.drift.is_none() && !drifts_now(plan, view) {
+        } else if !drifts_now(plan, view) {
             due.push((since, view, node, pool));
         }
     }

@@ -56,7 +56,9 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     advance::advances(input, &mut AdvanceContext { world: &mut world, plan: &mut plan, report: &mut report });
     let mut budgets = BudgetLedger::new(input);
     emptiness::remove_empty(input, &mut world, &mut budgets, &mut plan, &mut report);
-    let fresh: BTreeSet<ClaimName> = plan.marks.iter().map(|mark| mark.claim.clone()).collect();
+    let marked = plan.marks.iter().map(|mark| &mark.claim).chain(plan.emptied.iter().map(|mark| &mark.claim));
+    let taken = plan.commands.iter().flat_map(|command| &command.candidates);
+    let fresh: BTreeSet<ClaimName> = marked.chain(taken).cloned().collect();
     for candidate in candidates(input, &fresh) {
         match consider(input, &candidate, &mut budgets, &mut world) {
             Ok(command) => plan.commands.push(command),
@@ -64,7 +66,10 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
         }
     }
     // New marks are acted on by the next plan, from committed state.
-    if plan.marks.iter().any(|mark| mark.drift.is_some()) {
+    let drifted = |mark: &EmptyMark| {
+        input.claims.iter().any(|view| view.claim.name == mark.claim && view.claim.drift.is_some())
+    };
+    if plan.marks.iter().any(|mark| mark.drift.is_some()) || plan.emptied.iter().any(drifted) {
         look_again(&mut plan, input.now);
     }
     report.refusals.sort_by(|a, b| a.claim.cmp(&b.claim));

@@ -18,6 +18,9 @@ use tenon_twin::InstanceRecord;
 
 use crate::engine::SimulatedRegion;
 
+/// The least time for which `disruption` looks at an empty node.
+const LOOKED_TWICE: jiff::SignedDuration = jiff::SignedDuration::from_secs(15);
+
 /// A node in the summary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SummaryNode {
@@ -178,6 +181,9 @@ impl SimulatedRegion {
             if phase != ClaimPhase::Initialized && !phase.is_final() {
                 left.push(format!("{} is {phase}", claim.name));
             }
+            if self.goes_soon(cluster, &claim) {
+                left.push(format!("{} is empty", claim.name));
+            }
         }
         for class in self.classes(cluster) {
             // Denied dry runs are repeated after minutes.
@@ -200,6 +206,16 @@ impl SimulatedRegion {
                 CommandState::Done { .. } => {}
             }
         }
+    }
+
+    /// Whether the claim's Node is empty, and its pool's time for that isn't over.
+    fn goes_soon(&self, cluster: &ClusterName, claim: &Claim) -> bool {
+        let (ClaimPhase::Initialized, Some(since)) = (claim.phase(), claim.empty_since) else { return false };
+        let after = self.reported(cluster).and_then(|reported| {
+            reported.node_pools.iter().find(|pool| pool.name == claim.pool)?.disruption.consolidate_after
+        });
+        let (now, least) = (self.now(), LOOKED_TWICE);
+        after.is_some_and(|after| since <= now && now.duration_since(since) < after.max(least))
     }
 
     /// The exact price of all running instances an hour; `None` when one has no price.

@@ -369,6 +369,14 @@ pub(crate) fn scale(region: &SimulatedRegion, cluster: &ClusterName, below: u64,
     let _ = site.cluster().scale(name, |_| replicas);
 }
 
+/// Takes all pods of most of the Deployments.
+pub(crate) fn shrink(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
+    let Some(site) = region.site(cluster) else { return };
+    for name in DEPLOYMENTS.iter().filter(|_| dice.permille(900)) {
+        let _ = site.cluster().scale(name, |_| 0);
+    }
+}
+
 fn interrupt(region: &mut SimulatedRegion, dice: &mut Dice) {
     let spot: Vec<InstanceId> = running(region)
         .into_iter()

@@ -96,6 +96,8 @@ tenon_domain::words! {
         TemplatesThere,
         /// EC2 keeps no launch template of Tenon for long that nothing needs.
         TemplatesFew,
+        /// Empty nodes leave where their pools say so.
+        EmptyNodesGo,
     }
 }
 

@@ -11,6 +11,7 @@ mod crowded;
 mod deeds;
 mod deletions;
 mod drought;
+mod empty;
 pub mod evidence;
 mod first_wakes;
 mod history;

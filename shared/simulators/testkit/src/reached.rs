@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenon_domain::api::pod::Readiness;
 use tenon_domain::api::{Node, Pod};
-use tenon_domain::claim::ClaimPhase;
+use tenon_domain::claim::{ClaimPhase, RemovalReason};
 use tenon_domain::class_status::{ConditionReason, ConditionStatus, ConditionType, ImageFault};
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::labels::IMAGE_POLICY;
@@ -63,6 +63,8 @@ tenon_domain::words! {
         LaunchRefused = "classes whose launches are refused",
         /// A class is told as denied.
         Denied = "classes whose dry runs are denied",
+        /// A node leaves because it is empty.
+        EmptyGone = "nodes that leave empty",
     }
 }
 
@@ -80,6 +82,9 @@ impl Reached {
         strangers: &ForeignImages,
     ) {
         self.note(Situation::ReplacementsApart, || replacements_apart(moment));
+        self.note(Situation::EmptyGone, || {
+            moment.claims.iter().any(|claim| claim.state.removal() == Some(RemovalReason::Empty))
+        });
         self.note(Situation::EditedUnanswered, || edited_unanswered(region, cluster));
         self.note(Situation::ForeignImages, || foreign_images(region, cluster, strangers));
         self.note(Situation::PendingNewer, || newer_pending(region, cluster));

@@ -100,6 +100,8 @@ tenon_domain::words! {
         TemplatesStayListed,
         /// Nobody notes since when nothing needs a template.
         UnneededForgotten,
+        /// Nodes are noted as empty since a time that doesn't come.
+        EmptiedForgotten,
     }
 }
 
@@ -142,6 +144,11 @@ impl Sabotage {
                 commit.conditions.retain(|condition| !of_boots(&condition.key()));
             }
             Self::ReadyAnyway => classes_written(commit).for_each(tell_ready),
+            Self::EmptiedForgotten => {
+                for item in claims_written(commit).filter(|item| item.contains_key("empty_since")) {
+                    item.insert("empty_since".to_owned(), Value::text("2100-01-01T00:00:00Z"));
+                }
+            }
             Self::FreshTokens
             | Self::CountsForgotten
             | Self::PendingLooksAvailable

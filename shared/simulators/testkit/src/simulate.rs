@@ -21,6 +21,7 @@ use crate::budgets::{PoolBudgets, invariant_budgets_hold};
 use crate::chaos::{Chaos, Weather};
 use crate::deeds::{self, Doings, wake};
 use crate::deletions::invariant_deleted_are_tainted;
+use crate::empty::{EmptyLong, invariant_empty_nodes_go};
 use crate::evidence::invariant_evidence_held;
 use crate::history::{ClusterMoment, History};
 use crate::invariants::{self, Found, Invariant, SettledRegion, Violation};
@@ -142,6 +143,7 @@ struct Watched {
     cluster: ClusterName,
     budgets: Vec<PoolBudgets>,
     history: History,
+    empty: EmptyLong,
 }
 
 /// How often, in a thousand steps, a Deployment of the second cluster gets other replicas.
@@ -167,7 +169,7 @@ impl Play {
         let watch = |form: &scenario::ClusterForm| {
             let budgets = form.objects.iter().filter_map(PoolBudgets::of).collect();
             let cluster = ClusterName::parse(form.name.as_str()).ok()?;
-            Some(Watched { cluster, budgets, history: History::default() })
+            Some(Watched { cluster, budgets, history: History::default(), empty: EmptyLong::default() })
         };
         let mut dice = Dice::new(options.seed, 3);
         let fair = Dice::new(options.seed, 12).permille(20);
@@ -267,6 +269,10 @@ impl Play {
     fn calm_down(&mut self) -> Result<(), Box<Violation>> {
         self.chaos.set_weather(Weather::Calm);
         self.doings.make_peace(&mut self.region, &self.cluster);
+        // Nodes become empty at last in some histories; in the others busy nodes have to settle.
+        if self.dice.permille(300) {
+            deeds::shrink(&self.region, &self.cluster, &mut self.dice);
+        }
         for watched in &mut self.watched {
             watched.history.pending_since.clear();
         }
@@ -280,7 +286,10 @@ impl Play {
             let mut found = Ok(());
             for watched in &mut self.watched {
                 let waiting = waiting_pods(&self.region, &watched.cluster);
-                found = found.and(invariants::invariant_pods_run(now, &waiting, &mut watched.history));
+                found =
+                    found.and(invariants::invariant_pods_run(now, &waiting, &mut watched.history)).and_then(
+                        |()| invariant_empty_nodes_go(&self.region, &watched.cluster, &mut watched.empty),
+                    );
             }
             let found = found.and_then(|()| self.judge_times());
             self.check(now, found)?;

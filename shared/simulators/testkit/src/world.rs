@@ -202,7 +202,8 @@ fn pool(name: &str, dice: &mut Dice) -> Value {
     let capacity_types = dice.pick(capacity_types).copied().unwrap_or(&["on-demand"]);
     let budgets = [json!([{"nodes": "1"}]), json!([{"nodes": "2"}]), json!([{"nodes": "50%"}])];
     let budgets = dice.pick(&budgets).cloned().unwrap_or_default();
-    let disruption = json!({"consolidateAfter": "Never", "budgets": budgets});
+    let consolidate_after = dice.pick(&["Never", "0s", "30s", "5m"]).copied().unwrap_or("Never");
+    let disruption = json!({"consolidateAfter": consolidate_after, "budgets": budgets});
     let mut pool = plain_pool(capacity_types, &disruption);
     set(&mut pool, &["metadata", "name"], json!(name));
     set(&mut pool, &["spec", "weight"], json!(dice.between(1, 100)));

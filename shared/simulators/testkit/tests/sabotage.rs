@@ -47,6 +47,7 @@ breaks! {
     failures_forgotten: FailuresForgotten, FailedPassedOver, Fair, 60;
     policy_ignored: PolicyIgnored, ImagesAccepted, Quick, 100;
     retags_unseen: RetagsUnseen, NewestTaken, Quick, 30;
+    emptied_forgotten: EmptiedForgotten, EmptyNodesGo, Quick, 60;
     strangers_adopted: StrangersAdopted, RestoreKillsNothing, Restored, 200;
 }
 

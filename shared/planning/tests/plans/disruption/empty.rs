@@ -130,3 +130,26 @@ fn the_room_of_a_node_that_goes_is_promised_to_nobody() {
     assert_eq!(plan.commands[1].replacement.placements.len(), 0);
     assert_eq!(plan.commands[1].replacement.claims.len(), 1);
 }
+
+#[test]
+fn a_drifted_node_that_is_empty_is_marked_first_and_goes_by_either_reason() {
+    let mut fresh = drifted(0, -30, Vec::new());
+    fresh.claim.empty_since = None;
+    let world = removing(30, vec![fresh.clone()], BudgetNodes::Count(1));
+    let (first, _) = plan(&world);
+    // Both would be written to the claim at once.
+    assert_eq!((marks(&first).len(), first.commands.len(), first.wake_at), (1, 0, Some(at(0))));
+
+    fresh.claim.empty_since = Some(at(-1));
+    let (second, _) = plan(&removing(30, vec![fresh.clone()], BudgetNodes::Count(1)));
+    assert_eq!(second.commands[0].reason, RemovalReason::Drifted);
+
+    // Its drift may have to wait.
+    fresh.claim.empty_since = Some(at(-60));
+    let mut world = removing(30, vec![fresh], BudgetNodes::Count(1));
+    let budgets = &mut world.pools[0].disruption.budgets;
+    budgets[0].nodes = BudgetNodes::Count(0);
+    budgets[0].reasons = [DisruptionReason::Drifted].into();
+    let (third, _) = plan(&world);
+    assert_eq!(third.commands[0].reason, RemovalReason::Empty);
+}

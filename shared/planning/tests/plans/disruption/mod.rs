@@ -18,7 +18,7 @@ use tenon_domain::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use tenon_domain::api::node_pool::NodePool;
 use tenon_domain::api::pod::{DoNotDisrupt, LabelSelector, PodOrigin, PodPhase, PodShape, Readiness};
 use tenon_domain::api::workload::{IntOrPercent, PdbBound, PodDisruptionBudget, UnhealthyPodEviction};
-use tenon_domain::budget::{Budget, BudgetNodes};
+use tenon_domain::budget::{Budget, BudgetNodes, DisruptionReason};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::claim::{

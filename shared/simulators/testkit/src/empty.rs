@@ -1,0 +1,58 @@
+//! The invariant of empty nodes.
+//!
+//! Decides from the cluster's pods and Nodes alone; the table says only which Node is whose.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::claim::{Claim, ClaimPhase};
+use tenon_domain::id::{ClusterName, NodePoolName};
+use tenon_region::engine::SimulatedRegion;
+
+use crate::invariants::Invariant;
+
+/// How long an empty node may stay in a region without faults while no node of its pool leaves, where `consolidateAfter`
+/// is no longer: a lost ring is found by the next sweep, and a node is looked at twice.
+const GONE_WITHIN: SignedDuration = SignedDuration::from_mins(6);
+
+/// Since when nodes are empty and no node of their pools leaves, by name.
+#[derive(Debug, Default)]
+pub(crate) struct EmptyLong(BTreeMap<String, Timestamp>);
+
+/// No node is empty for longer than its pool says.
+///
+/// # Errors The invariant, and the finding.
+pub(crate) fn invariant_empty_nodes_go(
+    region: &SimulatedRegion,
+    cluster: &ClusterName,
+    seen: &mut EmptyLong,
+) -> Result<(), (Invariant, String)> {
+    let (Some(site), Some(reported)) = (region.site(cluster), region.reported(cluster)) else {
+        return Ok(());
+    };
+    let (by_node, claims, now) = (site.cluster().pods_by_node(), region.claims(cluster), region.now());
+    let leaves = |claim: &Arc<Claim>| claim.phase() > ClaimPhase::Initialized && !claim.phase().is_final();
+    let leaving: BTreeSet<&NodePoolName> =
+        claims.iter().filter(|claim| leaves(claim)).map(|claim| &claim.pool).collect();
+    let mut empty = BTreeMap::new();
+    for claim in &claims {
+        let (ClaimPhase::Initialized, Some(node), None) = (claim.phase(), claim.state.node(), &claim.drift)
+        else {
+            continue;
+        };
+        let pool = reported.node_pools.iter().find(|pool| pool.name == claim.pool);
+        let Some(after) = pool.and_then(|pool| pool.disruption.consolidate_after) else { continue };
+        if leaving.contains(&claim.pool) || !by_node.get(node.as_str()).is_some_and(Vec::is_empty) {
+            continue;
+        }
+        let since = seen.0.get(node.as_str()).copied().unwrap_or(now);
+        if now.duration_since(since) > after.max(GONE_WITHIN) {
+            let text = format!("node {node} of pool {} is empty since {since} and stays", claim.pool);
+            return Err((Invariant::EmptyNodesGo, text));
+        }
+        empty.insert(node.to_string(), since);
+    }
+    seen.0 = empty;
+    Ok(())
+}
