@@ -20,7 +20,7 @@ const GONE_WITHIN: SignedDuration = SignedDuration::from_mins(6);
 #[derive(Debug, Default)]
 pub(crate) struct EmptyLong(BTreeMap<String, Timestamp>);
 
-/// No node is empty for longer than its pool says.
+/// No node is empty for longer than its pool says. One that drifted may wait for its drift's budget.
 ///
 /// # Errors The invariant, and the finding.
 pub(crate) fn invariant_empty_nodes_go(
