@@ -22,9 +22,9 @@ use crate::converge::{OperationOutcome, execute_op, note_of_op, observe_view, re
 use crate::decided::Decided;
 use crate::deleted::{Owners, Tainted, find_deleted, taint_deleted};
 use crate::drain::RefusedEvictions;
-use crate::empty::EmptyNodes;
 use crate::faces::news::SentNews;
 use crate::faces::{execute_face, list, observe_shown, plan_faces};
+use crate::freed::FreedNodes;
 use crate::generation::{ClusterGenerations, Memory, lease_key};
 use crate::nominate::{WaitingByNode, waiting_pods};
 use crate::plan::plan_convergence;
@@ -57,7 +57,7 @@ pub struct Agent<K, T, B> {
     unheard: Option<Ring>,
     held: BTreeSet<ChunkKind>,
     nominated: BTreeSet<ClaimName>,
-    empty: EmptyNodes,
+    pods_left: FreedNodes,
     drained: BTreeSet<String>,
     decided: Decided,
     told: ToldNotes,
@@ -81,8 +81,8 @@ struct ReportedChanges {
     burst: Burst,
     /// The number of deleted NodeClaims that no action drains yet.
     deletions: u32,
-    /// The number of Nodes that became empty.
-    emptied: u32,
+    /// The number of Nodes that pods left.
+    freed: u32,
 }
 
 /// Whether the changes that a report is about have come to rest.
@@ -153,7 +153,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             unheard: None,
             held: BTreeSet::new(),
             nominated: BTreeSet::new(),
-            empty: EmptyNodes::default(),
+            pods_left: FreedNodes::default(),
             drained: BTreeSet::new(),
             decided: Decided::default(),
             told: ToldNotes::default(),
@@ -188,27 +188,27 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         objects.reports.clone_from(&self.reports);
         objects.kubernetes_version.clone_from(&self.kubernetes_version);
         let deletions = self.undrained(&objects);
-        let emptied = self.empty.observe(&objects);
+        let freed = self.pods_left.observe(&objects, now);
         let encoded = self.encoder.encode(&objects, known.manifest.as_ref(), now);
         let restored = known.generations.judge(known.manifest.as_ref()) == Memory::Restored;
         if encoded.changed.is_empty() && known.manifest.is_some() && !restored {
             if let (Some(manifest), Burst::Over, false) = (&known.manifest, burst, self.held.is_empty()) {
                 let (generation, pending_pods) = (manifest.generation, manifest.pending_pods);
                 let changed = BTreeSet::new();
-                self.ring(&Ring { generation, changed, pending_pods, deletions, emptied }, burst).await;
+                self.ring(&Ring { generation, changed, pending_pods, deletions, freed }, burst).await;
             }
             return self.beat(known, now).await;
         }
         if let Some(beat_at) = known.beat_at
             && !is_over(beat_at, HEARTBEAT_EVERY, now)
             && !restored
-            && emptied == 0
+            && freed == 0
             && known.manifest.as_ref().is_some_and(|manifest| may_wait(&encoded, manifest, burst))
         {
             self.written = Some(known);
             return Ok(Reported::Later(beat_at.saturating_add(HEARTBEAT_EVERY).unwrap_or(now)));
         }
-        self.write(encoded, known, ReportedChanges { burst, deletions, emptied }, now).await
+        self.write(encoded, known, ReportedChanges { burst, deletions, freed }, now).await
     }
 
     /// The number of deleted claims that no action drains yet.
@@ -283,7 +283,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         changes: ReportedChanges,
         now: Timestamp,
     ) -> Result<Reported, AgentError> {
-        let ReportedChanges { burst, deletions, emptied } = changes;
+        let ReportedChanges { burst, deletions, freed } = changes;
         if known.generations.judge(known.manifest.as_ref()) == Memory::Restored {
             encoded.manifest.restored_at = Some(now);
         }
@@ -297,7 +297,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             changed: encoded.changed.clone(),
             pending_pods: manifest.pending_pods,
             deletions,
-            emptied,
+            freed,
         };
         // The snapshot is written: the next step, or the sweep, repairs a later failure.
         self.written =

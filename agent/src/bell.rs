@@ -36,8 +36,8 @@ pub struct Ring {
     pub pending_pods: u32,
     /// Claims whose NodeClaim, NodePool or Node is deleted, and that no action drains yet.
     pub deletions: u32,
-    /// Nodes that became empty.
-    pub emptied: u32,
+    /// Nodes that pods left.
+    pub freed: u32,
 }
 
 /// The form of a ring in an event's `detail`.
@@ -56,16 +56,16 @@ pub struct RingForm {
     /// The number of deleted claims that no action drains yet.
     #[serde(default)]
     pub deletions: u32,
-    /// The number of Nodes that became empty since the last report.
+    /// The number of Nodes that pods left since the last ring for it.
     #[serde(default)]
-    pub emptied: u32,
+    pub freed: u32,
 }
 
 impl Ring {
     /// Whether a function acts on it at once. Changes of bound pods wait for the sweep.
     #[must_use]
     pub fn is_heard(&self) -> bool {
-        self.pending_pods > 0 || self.emptied > 0 || !self.changed.iter().all(is_of_pods)
+        self.pending_pods > 0 || self.freed > 0 || !self.changed.iter().all(is_of_pods)
     }
 
     /// The ring of a cluster as an event's `detail`.
@@ -78,7 +78,7 @@ impl Ring {
             changed: self.changed.iter().map(|kind| kind.as_str().to_owned()).collect(),
             pending_pods: self.pending_pods,
             deletions: self.deletions,
-            emptied: self.emptied,
+            freed: self.freed,
         }
     }
 }
@@ -95,11 +95,11 @@ mod tests {
     #[test]
     fn the_form_is_stable() {
         let changed = BTreeSet::from([ChunkKind::Pods, ChunkKind::Nodes]);
-        let form = Ring { generation: 3, changed, pending_pods: 2, deletions: 1, emptied: 3 }
+        let form = Ring { generation: 3, changed, pending_pods: 2, deletions: 1, freed: 3 }
             .to_form(&tenon_domain::id::ClusterName::parse("prod").unwrap());
         assert_eq!(
             serde_json::to_string(&form).unwrap(),
-            r#"{"v":1,"cluster":"prod","generation":3,"changed":["pods","nodes"],"pending_pods":2,"deletions":1,"emptied":3}"#
+            r#"{"v":1,"cluster":"prod","generation":3,"changed":["pods","nodes"],"pending_pods":2,"deletions":1,"freed":3}"#
         );
     }
 }

@@ -419,7 +419,7 @@ mod tests {
             changed: [ChunkKind::NodeClasses].into(),
             pending_pods: 0,
             deletions: 0,
-            emptied: 0,
+            freed: 0,
         };
         let reported = Some(Reported::Changed(ring));
         let ended = StepEnded {

@@ -181,8 +181,7 @@ fn steps(claim: &Claim, object: &Value) -> Vec<ToldCondition> {
 fn marks(claim: &Claim) -> Vec<ToldCondition> {
     let mut marks = Vec::new();
     if let Some(drift) = &claim.drift {
-        let message = format!("it has `{}`, its EC2NodeClass resolves to `{}`", drift.from, drift.to);
-        marks.push(told("Drifted", "True", drift.reason.as_str(), &message));
+        marks.push(told("Drifted", "True", drift.reason.as_str(), &drift.words()));
     }
     match &claim.state {
         ClaimState::Disrupting { .. } => {

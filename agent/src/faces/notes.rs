@@ -68,9 +68,11 @@ pub(super) fn transitions(claim: &Claim, object: &Value, status: &Value) -> Vec<
 pub(super) fn removal(claim: &Claim, object: &Value, node: Option<&Value>) -> Vec<Note> {
     let Some(removal) = claim.state.removal() else { return Vec::new() };
     let (reason, kind) = match removal {
-        RemovalReason::Drifted | RemovalReason::Empty | RemovalReason::Deleted | RemovalReason::Expired => {
-            ("DisruptionTerminating", NoteKind::Normal)
-        }
+        RemovalReason::Drifted
+        | RemovalReason::Empty
+        | RemovalReason::Underutilized
+        | RemovalReason::Deleted
+        | RemovalReason::Expired => ("DisruptionTerminating", NoteKind::Normal),
         RemovalReason::SpotInterrupted => ("SpotInterrupted", NoteKind::Warning),
         RemovalReason::CapacityReservationInterrupted => {
             ("CapacityReservationInstanceInterrupted", NoteKind::Warning)

@@ -174,9 +174,28 @@ fn functions_are_rung_at_once_for_a_node_that_becomes_empty() {
     world.kube.delete(Kind::Deployment, "default", "web");
     world.run(2);
     let after = rings(&world);
-    assert_eq!((after.len(), after.last().unwrap().emptied), (before + 1, 1));
+    assert_eq!((after.len(), after.last().unwrap().freed), (before + 1, 1));
     world.run(60);
     assert_eq!(rings(&world).len(), before + 1, "once");
+}
+
+#[test]
+fn functions_are_rung_once_a_minute_while_pods_leave_nodes() {
+    let mut world = world();
+    let freed = |world: &AgentFixture| {
+        let rings = world.rings.0.lock().unwrap().clone();
+        rings.iter().filter(|ring| ring.freed > 0).count()
+    };
+    world.kube.scale("web", |_| 9).unwrap();
+    world.run(60);
+    let before = freed(&world);
+    for replicas in (3..9).rev() {
+        world.kube.scale("web", |_| replicas).unwrap();
+        world.run(10);
+    }
+    assert_eq!(freed(&world), before + 1);
+    world.run(60);
+    assert_eq!(freed(&world), before + 2, "what came since is told in the end");
 }
 
 #[test]

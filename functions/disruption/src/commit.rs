@@ -1,7 +1,7 @@
 //! Disruption's decisions as transactions.
 //!
 //! Decides the groups: a command with its candidates, their actions, its replacements' claims and launches and their
-//! records is one group under the cluster's revision; a step of a command, or a drift mark, is a transaction on the
+//! records is one group under the cluster's revision; a step of a command, or a mark, is a transaction on the
 //! revisions of its own items.
 //!
 //! Invariant: a candidate is taken only in the transaction that commits its replacements.
@@ -9,13 +9,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, Consolidatable, RemovalReason};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{ClaimName, ClusterName, CommandId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{LaunchInput, write_launch};
-use tenon_planning::disruption::{Advance, CommandStep, DriftMark, EmptyMark, NewCommand};
+use tenon_planning::disruption::{
+    Adoption, Advance, CommandStep, ConsolidatableMark, DriftMark, NewCommand, UndoCause,
+};
 use tenon_runtime::HandlerError;
 use tenon_snapshot::NodeAction;
 use tenon_state::action::{Registration, asked};
@@ -84,14 +87,16 @@ impl<'a> DisruptionContext<'a> {
         decided.change.replace(Expect::Absent, set(keys::command(self.cluster, &new.id), &command));
         for name in &new.candidates {
             if new.drains_at_once() {
-                let why = if new.reason == RemovalReason::Empty {
-                    "no pod on it needs another node"
-                } else {
-                    "no replacement is needed"
+                let why = match (new.reason, new.saves) {
+                    (RemovalReason::Empty, _) => "no pod on it needs another node".to_owned(),
+                    (_, Some(saves)) => {
+                        format!("other nodes have room for its pods, which saves {}", self.price(saves))
+                    }
+                    (_, None) => "no replacement is needed".to_owned(),
                 };
-                self.drain(&mut decided, name, (new.reason, why))?;
+                self.drain(&mut decided, name, (new.reason, &why))?;
             } else {
-                self.disrupt(&mut decided, name, &command)?;
+                self.disrupt(&mut decided, name, &command, new.saves)?;
             }
         }
         Ok(Some(decided))
@@ -123,6 +128,12 @@ impl<'a> DisruptionContext<'a> {
                 next.replacements.retain(|name| !failed.contains(name));
                 next.replacements.extend(plan.claims.iter().map(|claim| claim.name.clone()));
             }
+            CommandStep::Undo { candidates, cause } => {
+                next.state = CommandState::Done { at: now };
+                for name in candidates {
+                    self.keep(&mut decided, name, *cause)?;
+                }
+            }
             CommandStep::Finish => next.state = CommandState::Done { at: now },
         }
         let key = keys::command(self.cluster, &command.id);
@@ -148,48 +159,61 @@ impl<'a> DisruptionContext<'a> {
 
     /// A drift mark.
     pub(crate) fn mark(&self, mark: &DriftMark) -> Option<DecidedChange<'a>> {
-        let before = self.view.claims.get(&mark.claim)?;
-        let revision = before.revision.saturating_add(1);
-        let claim = Claim { drift: mark.drift.clone(), revision, ..before.clone() };
-        let mut decided =
-            DecidedChange { change: Change::step(self.cluster, before.revision, &claim), ..self.nothing() };
-        let message = match &mark.drift {
-            Some(drift) => {
-                let reason = drift.reason.as_str();
-                format!(
-                    "NodeClaim `{}` drifted ({reason}): it has `{}`, its EC2NodeClass resolves to `{}`",
-                    claim.name, drift.from, drift.to
-                )
-            }
-            None => format!("NodeClaim `{}` is no longer drifted", claim.name),
-        };
-        let mut record = self.record(&claim, Decision::Drifted, message);
-        if let Some(drift) = &mark.drift {
-            record = record
-                .detail("reason", drift.reason.as_str())
-                .detail("from", &drift.from)
-                .detail("to", &drift.to);
-        }
-        decided.change.record(&record, claim.revision);
-        Some(decided)
+        let set = |claim: &mut Claim| claim.drift.clone_from(&mark.drift);
+        self.marked(&mark.claim, set, |claim| {
+            let name = &claim.name;
+            let Some(drift) = &mark.drift else {
+                let message = format!("NodeClaim `{name}` is no longer drifted");
+                return self.record(claim, Decision::Drifted, message);
+            };
+            let reason = drift.reason.as_str();
+            let message = format!("NodeClaim `{name}` drifted ({reason}): {}", drift.words());
+            let record = self.record(claim, Decision::Drifted, message);
+            record.detail("reason", reason).detail("from", &drift.from).detail("to", &drift.to)
+        })
     }
 
-    /// The mark of a Node that became empty, or isn't empty any longer.
-    pub(crate) fn emptied(&self, mark: &EmptyMark) -> Option<DecidedChange<'a>> {
-        let before = self.view.claims.get(&mark.claim)?;
-        let revision = before.revision.saturating_add(1);
-        let claim = Claim { empty_since: mark.since, revision, ..before.clone() };
+    /// The mark of a Node that could go, or can't any longer.
+    pub(crate) fn consolidatable(&self, mark: &ConsolidatableMark) -> Option<DecidedChange<'a>> {
+        let set = |claim: &mut Claim| claim.consolidatable.clone_from(&mark.mark);
+        self.marked(&mark.claim, set, |claim| {
+            let Claim { name, pool, .. } = claim;
+            let message = match &mark.mark {
+                Some(Consolidatable { pods: None, .. }) => format!(
+                    "NodeClaim `{name}` is empty: it goes if no pod comes within `consolidateAfter` of NodePool `{pool}`"
+                ),
+                Some(Consolidatable { pods: Some(_), .. }) => format!(
+                    "NodeClaim `{name}` is underutilized: it goes if that holds for `consolidateAfter` of NodePool `{pool}`"
+                ),
+                None => format!("NodeClaim `{name}` isn't empty or underutilized any longer"),
+            };
+            self.record(claim, Decision::Consolidatable, message)
+        })
+    }
+
+    /// What an old claim takes over. It decides nothing, so it has no record.
+    pub(crate) fn adopted(&self, adoption: &Adoption) -> Option<DecidedChange<'a>> {
+        let before = self.view.claims.get(&adoption.claim)?;
+        let mut claim = Claim { revision: before.revision.saturating_add(1), ..before.clone() };
+        claim.pool_hash = claim.pool_hash.or(adoption.pool_hash);
+        claim.security_groups = claim.security_groups.or_else(|| adoption.security_groups.clone());
+        let change = Change::step(self.cluster, before.revision, &claim);
+        Some(DecidedChange { change, ..self.nothing() })
+    }
+
+    /// A changed mark of a claim, with its record.
+    fn marked(
+        &self,
+        name: &ClaimName,
+        set: impl FnOnce(&mut Claim),
+        record: impl FnOnce(&Claim) -> JournalRecord,
+    ) -> Option<DecidedChange<'a>> {
+        let before = self.view.claims.get(name)?;
+        let mut claim = Claim { revision: before.revision.saturating_add(1), ..before.clone() };
+        set(&mut claim);
         let mut decided =
             DecidedChange { change: Change::step(self.cluster, before.revision, &claim), ..self.nothing() };
-        let message = match &mark.since {
-            Some(_) => format!(
-                "NodeClaim `{}` is empty: it goes if no pod comes within `consolidateAfter` of NodePool `{}`",
-                claim.name, claim.pool
-            ),
-            None => format!("NodeClaim `{}` isn't empty any longer", claim.name),
-        };
-        let record = self.record(&claim, Decision::Emptied, message);
-        decided.change.record(&record, claim.revision);
+        decided.change.record(&record(&claim), claim.revision);
         Some(decided)
     }
 
@@ -213,6 +237,7 @@ impl<'a> DisruptionContext<'a> {
         decided: &mut DecidedChange<'_>,
         name: &ClaimName,
         command: &Command,
+        saves: Option<UsdPerHour>,
     ) -> Result<(), HandlerError> {
         let Some(before) = self.view.claims.get(name) else { return Ok(()) };
         let (Some(instance), Some(node)) = (before.state.instance(), before.state.node()) else {
@@ -227,11 +252,14 @@ impl<'a> DisruptionContext<'a> {
         let replacements: Vec<&str> = command.replacements.iter().map(ClaimName::as_str).collect();
         let (noun, are) =
             if replacements.len() == 1 { ("replacement", "is") } else { ("replacements", "are") };
-        let message = format!(
+        let mut message = format!(
             "disrupting NodeClaim `{name}` ({}): it drains when its {noun} `{}` {are} ready",
             command.reason.words(),
             replacements.join("`, `")
         );
+        if let Some(saves) = saves {
+            message.push_str(&format!(", which saves {}", self.price(saves)));
+        }
         let claim = before.stepped(state).map_err(|error| HandlerError::Internal(error.to_string()))?;
         let record = self
             .record(&claim, Decision::Disrupting, message)
@@ -239,6 +267,34 @@ impl<'a> DisruptionContext<'a> {
             .detail("reason", command.reason.as_str())
             .detail("replacements", replacements.join(", "));
         self.step(decided, before, &claim, &record)
+    }
+
+    /// Gives a candidate back.
+    fn keep(
+        &self,
+        decided: &mut DecidedChange<'_>,
+        name: &ClaimName,
+        cause: UndoCause,
+    ) -> Result<(), HandlerError> {
+        let Some(before) = self.view.claims.get(name) else { return Ok(()) };
+        let (Some(instance), Some(node)) = (before.state.instance(), before.state.node()) else {
+            return Ok(());
+        };
+        let state =
+            ClaimState::Initialized { instance: instance.clone(), node: node.clone(), at: self.now() };
+        let mut claim = before.stepped(state).map_err(|error| HandlerError::Internal(error.to_string()))?;
+        claim.consolidatable = None;
+        let why = match cause {
+            UndoCause::ReplacementFailed => "its replacement failed",
+            UndoCause::NoRoom => "its pods have no room elsewhere any longer",
+        };
+        let record = self.record(&claim, Decision::Kept, format!("keeping NodeClaim `{name}`: {why}"));
+        self.step(decided, before, &claim, &record)
+    }
+
+    /// A price an hour in words.
+    fn price(&self, price: UsdPerHour) -> String {
+        format!("{price} {} an hour", Currency::of_region(self.launch.region).as_str())
     }
 
     fn drain(

@@ -1,5 +1,5 @@
-//! `disruption`: marks claims that drifted from their class, and replaces them within their pools' budgets: new nodes
-//! first, then the drain.
+//! `disruption`: marks claims that drifted from their class or could go, and takes them away within their pools' budgets:
+//! new nodes first, where they are needed, then the drain.
 //!
 //! It doesn't launch or drain itself: it commits a command's launches for `provisioner`, and its drains for the
 //! agent. While the cluster is halted, or the snapshot is stale, it does nothing.
@@ -78,6 +78,8 @@ struct DisruptionDone {
     commits: usize,
     /// The time of the next look, by the last plan.
     wake_at: Option<Timestamp>,
+    /// The time of a look at new prices, by the last plan.
+    reprice_at: Option<Timestamp>,
     /// Whether the last look wrote nothing.
     idle: bool,
 }
@@ -118,6 +120,7 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
         done.wake_at = None;
         if let (Some(planned), Ok(registry)) = (planned, &observed.view.registry) {
             done.wake_at = planned.plan.wake_at;
+            done.reprice_at = planned.reprice_at;
             let (view, cluster) = (&observed.view, self.cluster);
             let launch = planned.launch_input(registry, &self.ports.installation().region, view);
             let actions = read_actions(self.ports, cluster, &planned.plan, observed).await?;
@@ -143,7 +146,8 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
     fn end(&self, observed: ClusterObservation, done: &DisruptionDone) -> End {
         let seen = SeenOf {
             generations: observed.view.generations.clone(),
-            deadline: done.wake_at,
+            // The first sweep after it is soon enough for prices.
+            deadline: [done.wake_at, done.reprice_at].into_iter().flatten().min(),
             before: observed.view.seen.clone(),
             waits: Waits::LookAgain,
         };
@@ -162,7 +166,9 @@ async fn carry_out<P: Ports>(
     done: &mut DisruptionDone,
 ) -> Result<(), HandlerError> {
     let drifted = plan.marks.iter().filter_map(|mark| context.mark(mark));
-    for decided in drifted.chain(plan.emptied.iter().filter_map(|mark| context.emptied(mark))) {
+    let consolidatable = plan.consolidatable.iter().filter_map(|mark| context.consolidatable(mark));
+    let adopted = plan.adopted.iter().filter_map(|adoption| context.adopted(adoption));
+    for decided in drifted.chain(consolidatable).chain(adopted) {
         commit_step(ports, decided, done).await?;
     }
     let mut groups: Vec<WriteGroup> = Vec::new();
@@ -175,7 +181,9 @@ async fn carry_out<P: Ports>(
     for advance in &plan.advances {
         let Some(decided) = context.advance(advance)? else { continue };
         match advance.step {
-            CommandStep::Drain { .. } | CommandStep::Finish => commit_step(ports, decided, done).await?,
+            CommandStep::Drain { .. } | CommandStep::Undo { .. } | CommandStep::Finish => {
+                commit_step(ports, decided, done).await?
+            }
             CommandStep::Replace { .. } => under_revision(decided),
         }
     }

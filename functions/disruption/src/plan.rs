@@ -6,6 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::api::NodePool;
+use tenon_domain::api::node_pool::ConsolidationPolicy;
 use tenon_domain::api::pod::DoNotDisrupt;
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::claim::Terms;
@@ -14,7 +17,7 @@ use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
 use tenon_domain::launch::LaunchCause;
-use tenon_domain::registry::Registry;
+use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_domain::report;
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
@@ -30,12 +33,23 @@ use tenon_state::cluster::{ObservedCluster, ReadyClass};
 use tenon_state::observe::{ClusterObservation, evidence};
 use tenon_state::view::ClusterView;
 
+/// How often used nodes are compared with new prices: spot prices change every few minutes, and mostly by little.
+const REPRICED_EVERY: SignedDuration = SignedDuration::from_mins(30);
+
+/// Whether the pool's used nodes go where their pods cost less elsewhere.
+fn consolidates(pool: &NodePool) -> bool {
+    pool.disruption.consolidate_after.is_some()
+        && pool.disruption.consolidation_policy != ConsolidationPolicy::WhenEmpty
+}
+
 /// A plan with all that its writes are made from.
 #[derive(Debug)]
 pub(crate) struct PlannedDisruption {
     pub(crate) plan: DisruptionPlan,
     /// The launches of commands' replacements, by command, without those that can't be built.
     pub(crate) built: BTreeMap<CommandId, Built>,
+    /// When prices that have changed are looked at, where a pool consolidates used nodes.
+    pub(crate) reprice_at: Option<Timestamp>,
     /// How long drains may take, by claim.
     pub(crate) terms: BTreeMap<ClaimName, Terms>,
     classes: BTreeMap<NodeClassName, ReadyClass>,
@@ -100,6 +114,11 @@ pub(crate) fn plan(
         Some((claim.name.clone(), claim.terms_or(pool)?))
     });
     let mut planned = PlannedDisruption {
+        reprice_at: snapshot
+            .node_pools
+            .iter()
+            .any(consolidates)
+            .then(|| view.now.saturating_add(REPRICED_EVERY).unwrap_or(view.now)),
         terms: terms.collect(),
         built: BTreeMap::new(),
         classes: world.classes,
@@ -129,7 +148,7 @@ fn built(
                 view.commands.get(&advance.command).map_or(&[][..], |known| known.candidates.as_slice());
             Some((&advance.command, replaced, plan))
         }
-        CommandStep::Drain { .. } | CommandStep::Finish => None,
+        CommandStep::Drain { .. } | CommandStep::Undo { .. } | CommandStep::Finish => None,
     });
     let mut all = BTreeMap::new();
     for (command, replaced, replacement) in new.chain(more) {
@@ -158,6 +177,10 @@ fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -
     });
     DisruptionInput {
         now: view.now,
+        spot_to_spot: view
+            .registry
+            .as_ref()
+            .map_or_else(|_| FeatureGate::default(), |of| of.gates.spot_to_spot),
         halt: if view.halt.is_some() { HaltState::Halted } else { HaltState::Running },
         claims: claims.collect(),
         classes: view.classes.values().map(|status| class_view(status, view, snapshot)).collect(),
@@ -184,6 +207,8 @@ fn class_view(status: &ClassStatus, view: &ClusterView, snapshot: &Snapshot) -> 
             .filter(|image| image.reasons.iter().all(|reason| reason.fault.is_of_instance()))
             .map(|image| image.id.clone())
             .collect(),
+        hash: status.hash,
+        security_groups: status.security_groups.iter().map(|group| group.id.clone()).collect(),
         subnets: status.subnets.iter().map(|subnet| subnet.id.clone()).collect(),
         reservations: right
             .map(|right| DriftingReservations { right, of_class: status.reservations.clone() }),

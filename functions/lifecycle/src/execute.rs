@@ -177,7 +177,8 @@ fn events_of(installation: &Installation, cluster: &ClusterName, step: &ClaimSte
         | Decision::Launched
         | Decision::LaunchFailed
         | Decision::Drifted
-        | Decision::Emptied
+        | Decision::Consolidatable
+        | Decision::Kept
         | Decision::Disrupting
         | Decision::Draining
         | Decision::Drained

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, MinValuesState};
-use tenon_domain::class_hash::ClassHash;
+use tenon_domain::class_hash::{ClassHash, PoolHash};
 use tenon_domain::labels;
 use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::reservation::LaunchedInto;
@@ -87,8 +87,9 @@ fn first(claim: &Claim, instance: &LaunchedInstance, input: &LifecycleInput) -> 
     if claim.min_values == MinValuesState::Relaxed {
         registration.annotations.insert(labels::MIN_VALUES_RELAXED.to_owned(), "true".to_owned());
     }
-    let hash = claim.class_hash.into_iter().flat_map(ClassHash::annotations);
-    registration.annotations.extend(hash.map(|(key, value)| (key.to_owned(), value)));
+    let hashes = claim.class_hash.into_iter().flat_map(ClassHash::annotations);
+    let hashes = hashes.chain(claim.pool_hash.into_iter().flat_map(PoolHash::annotations));
+    registration.annotations.extend(hashes.map(|(key, value)| (key.to_owned(), value)));
     registration
 }
 

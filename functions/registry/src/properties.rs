@@ -48,7 +48,8 @@ pub(crate) fn parse(
     let agent_role =
         read.parsed("AgentRole", "a role's ARN", |text| role_name(text).map(|_| text.to_owned()));
     let allowed = read.allowances();
-    let gate = read.parsed("ReservedCapacity", "`Enabled` or `Disabled`", FeatureGate::parse);
+    let reserved_capacity = read.parsed("ReservedCapacity", "`Enabled` or `Disabled`", FeatureGate::parse);
+    let spot_to_spot = read.gate("SpotToSpotConsolidation").unwrap_or_default();
     let settings = read.settings();
     read.strangers();
     let PropertyReader { problems, .. } = read;
@@ -64,7 +65,7 @@ pub(crate) fn parse(
             kubernetes_version: kubernetes_version?,
             service_cidr: service_cidr?,
             settings,
-            gates: Gates { reserved_capacity: gate? },
+            gates: Gates { reserved_capacity: reserved_capacity?, spot_to_spot },
             agent_queue: agent_queue?,
             agent_role: agent_role?,
             allowed,
@@ -214,11 +215,15 @@ impl<'a> PropertyReader<'a> {
         tags.into_iter().collect()
     }
 
+    /// A gate, if it is given.
+    fn gate(&mut self, name: &'static str) -> Option<FeatureGate> {
+        self.parsed_if(name, "`Enabled` or `Disabled`", FeatureGate::parse)
+    }
+
     fn settings(&mut self) -> ClusterSettings {
         let default = ClusterSettings::default();
-        let learned_memory = self.parsed_if("LearnedMemory", "`Enabled` or `Disabled`", FeatureGate::parse);
-        let zonal_shift = self.parsed_if("ZonalShift", "`Enabled` or `Disabled`", FeatureGate::parse);
-        let dry_runs = self.parsed_if("DryRuns", "`Enabled` or `Disabled`", FeatureGate::parse);
+        let [learned_memory, zonal_shift, dry_runs] =
+            ["LearnedMemory", "ZonalShift", "DryRuns"].map(|name| self.gate(name));
         let preferences =
             self.parsed_if("PreferencePolicy", "`Respect` or `Ignore`", PreferencePolicy::parse);
         let min_values =
@@ -403,6 +408,11 @@ mod tests {
         assert_eq!(shifting.settings.dry_runs, FeatureGate::Enabled);
         let undried = parsed(&[("DryRuns", Some(json!("Disabled")))]).unwrap();
         assert_eq!(undried.settings.dry_runs, FeatureGate::Disabled);
+        let open = parsed(&[("SpotToSpotConsolidation", Some(json!("Enabled")))]).unwrap();
+        assert_eq!(
+            [undried, open].map(|one| one.gates.spot_to_spot),
+            [FeatureGate::Disabled, FeatureGate::Enabled]
+        );
         let ignoring = parsed(&[("PreferencePolicy", Some(json!("Ignore")))]).unwrap();
         assert_eq!(ignoring.settings.policies.preferences, PreferencePolicy::Ignore);
         let lowering = parsed(&[("MinValuesPolicy", Some(json!("BestEffort")))]).unwrap();
@@ -491,9 +501,9 @@ mod tests {
         assert_eq!(wrong("SnapshotTags", json!(["a"])), 1);
         assert_eq!(wrong("MaxNodes", json!("many")), 1);
         assert_eq!(wrong("ReservedCapacity", json!("On")), 1);
-        assert_eq!(wrong("LearnedMemory", json!("On")), 1);
-        assert_eq!(wrong("ZonalShift", json!("On")), 1);
-        assert_eq!(wrong("DryRuns", json!("Off")), 1);
+        for gate in ["LearnedMemory", "ZonalShift", "DryRuns", "SpotToSpotConsolidation"] {
+            assert_eq!(wrong(gate, json!("On")), 1);
+        }
         assert_eq!(wrong("PreferencePolicy", json!("ignore")), 1);
         assert_eq!(wrong("MinValuesPolicy", json!("Some")), 1);
         assert_eq!(wrong("DefaultTopologySpread", json!(["zone=1"])), 1);

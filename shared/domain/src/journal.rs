@@ -94,10 +94,12 @@ crate::words! {
         Initialized,
         /// The claim drifted.
         Drifted,
-        /// The claim's Node is empty, or no longer empty.
-        Emptied,
+        /// The claim's Node is empty or underutilised, or no longer.
+        Consolidatable,
         /// A disruption command takes it.
         Disrupting,
+        /// A disruption command gives it back.
+        Kept,
         /// The drain began.
         Draining,
         /// The drain is done.

@@ -70,6 +70,10 @@ keys! {
     EC2NODECLASS_FINALIZER = "karpenter.k8s.aws/termination";
     /// Annotation on classes, Tenon's own: which images they take.
     IMAGE_POLICY = "tenon.dev/image-policy";
+    /// Annotation on pools, Tenon's own: what a consolidation must save.
+    MINIMUM_SAVINGS = "tenon.dev/minimum-savings";
+    /// Annotation on pools, Tenon's own: how old a consolidated node must be.
+    MINIMUM_NODE_LIFETIME = "tenon.dev/minimum-node-lifetime";
     /// `c`, `m`, `r`, …
     INSTANCE_CATEGORY = "karpenter.k8s.aws/instance-category";
     /// `m5`, `c7g`, …

@@ -31,6 +31,7 @@ pub mod report;
 pub mod requirement;
 pub mod reservation;
 pub mod resources;
+pub mod savings;
 pub mod snapshot;
 pub mod tags;
 pub mod taint;

@@ -138,6 +138,8 @@ crate::words! {
 pub struct Gates {
     /// `ReservedCapacity`: capacity reservations are offerings.
     pub reserved_capacity: FeatureGate,
+    /// `SpotToSpotConsolidation`: a cheaper spot node may replace a spot node.
+    pub spot_to_spot: FeatureGate,
 }
 
 /// The resources that a cluster may use, whatever its classes say. The cluster's stack sets them, not its users.

@@ -240,13 +240,17 @@ mod tests {
     }
 
     fn right() -> ReservedCapacity {
-        ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled }).unwrap()
+        ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled, ..Gates::default() })
+            .unwrap()
     }
 
     #[test]
     fn with_the_gate_off_there_is_no_right_to_look_at_reservations() {
         assert_eq!(ReservedCapacity::behind(Gates::default()), None);
-        assert_eq!(ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Disabled }), None);
+        assert_eq!(
+            ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Disabled, ..Gates::default() }),
+            None
+        );
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn world() -> ReservationsWorld {
 }
 
 fn right() -> ReservedCapacity {
-    ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled }).unwrap()
+    ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled, ..Gates::default() }).unwrap()
 }
 
 /// A reservation as `id type zone-letter kind available`; blocks end an hour after the epoch.

@@ -25,7 +25,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::claim::{Claim, CommandRole};
-use tenon_domain::class_hash::ClassHash;
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{
     ClaimName, ClientToken, ImageId, LaunchId, NodeClassName, NodePoolName, ParseIdError, Region,
@@ -259,8 +258,19 @@ impl Building<'_> {
         let cluster = &input.registry.cluster;
         let (fleet, ready) = self.fleet(first)?;
         let made_from = RequestDigest::of_class(cluster, &ready.status);
-        let hash = ready.class.spec_hash.in_cluster(&input.registry.certificate_authority);
-        let id = launch_id(input, group)?;
+        let base = Claim {
+            class_hash: Some(ready.class.spec_hash.in_cluster(&input.registry.certificate_authority)),
+            security_groups: Some(
+                ready.status.security_groups.iter().map(|group| group.id.clone()).collect(),
+            ),
+            ..Claim::planned(
+                first.name.clone(),
+                (first.pool.clone(), first.class.clone()),
+                launch_id(input, group)?,
+                input.now,
+            )
+        };
+        let id = base.launch.clone();
         let asked = LaunchAsked { cluster, launch: &id, planned_at: input.now };
         let marks = fleet.leases.iter().filter_map(|key| input.marks.get(key));
         let leases: Vec<Mark> = marks.filter_map(|mark| mark.leased(Probe::of(asked))).collect();
@@ -284,7 +294,7 @@ impl Building<'_> {
             created_at: input.now,
             state: LaunchState::Requested { attempts: 0, not_before: input.now },
         };
-        let claims = group.iter().map(|planned| claim(planned, &launch, hash)).collect();
+        let claims = group.iter().map(|planned| claim(planned, &launch, &base)).collect();
         let records = group.iter().map(|planned| record(input, planned, &launch, &fleet)).collect();
         if let Some(zone) = tied_zones(&fleet, first).first() {
             self.zones.add(&first.pool, zone, group.len());
@@ -312,9 +322,11 @@ fn launch_id(input: &LaunchInput<'_>, group: &[&PlannedClaim]) -> Result<LaunchI
     Ok(LaunchId::parse(format!("launch-{digest}"))?)
 }
 
-fn claim(planned: &PlannedClaim, launch: &Launch, class_hash: ClassHash) -> Claim {
+/// A claim of a launch, whose claims share what `base` has of their class.
+fn claim(planned: &PlannedClaim, launch: &Launch, base: &Claim) -> Claim {
     Claim {
-        class_hash: Some(class_hash),
+        name: planned.name.clone(),
+        pool_hash: Some(planned.pool_hash),
         role: match &launch.cause {
             LaunchCause::PendingPods => CommandRole::None,
             LaunchCause::Replacement(command) => CommandRole::Replacement(command.clone()),
@@ -322,11 +334,6 @@ fn claim(planned: &PlannedClaim, launch: &Launch, class_hash: ClassHash) -> Clai
         terms: Some(planned.terms),
         min_values: planned.min_values,
         requests: planned.requests.clone(),
-        ..Claim::planned(
-            planned.name.clone(),
-            (planned.pool.clone(), planned.class.clone()),
-            launch.id.clone(),
-            launch.created_at,
-        )
+        ..base.clone()
     }
 }

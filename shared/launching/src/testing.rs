@@ -157,6 +157,7 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_planning::provisi
     PlannedClaim {
         name: ClaimName::parse(name).unwrap(),
         pool: NodePoolName::parse("default").unwrap(),
+        pool_hash: "1".parse().unwrap(),
         class: NodeClassName::parse("default").unwrap(),
         requirements: Requirements::new().into(),
         labels: BTreeMap::new(),

@@ -80,11 +80,8 @@ impl Case {
             zones: Vec::new(),
             clusters: vec![ClusterForm {
                 name: CLUSTER.to_owned(),
-                max_nodes: None,
-                reserved_capacity: false,
-                image_owners: Vec::new(),
-                zonal_shift: false,
                 objects: vec![node_class(), self.pool(), deployment()],
+                ..ClusterForm::default()
             }],
             images: vec![image],
             steps: Vec::new(),

@@ -148,14 +148,7 @@ impl Live {
         };
         let (cluster, telling, agent) =
             LiveCluster::start(runtime.handle(), admin.client(), agent.client(), world);
-        let form = ClusterForm {
-            name: NAME.to_owned(),
-            max_nodes: None,
-            reserved_capacity: false,
-            image_owners: Vec::new(),
-            zonal_shift: false,
-            objects: Vec::new(),
-        };
+        let form = ClusterForm { name: NAME.to_owned(), ..ClusterForm::default() };
         add_outside(&mut region, &form, Box::new(cluster)).expect("a stack");
         Self {
             region,

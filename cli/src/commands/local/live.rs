@@ -105,14 +105,7 @@ impl Live {
             boot: BOOT,
         };
         let (outside, telling, _) = LiveCluster::start(runtime.handle(), api.clone(), api.clone(), given);
-        let form = ClusterForm {
-            name: cluster.clone(),
-            max_nodes: None,
-            reserved_capacity: false,
-            image_owners: Vec::new(),
-            zonal_shift: false,
-            objects: Vec::new(),
-        };
+        let form = ClusterForm { name: cluster.clone(), ..ClusterForm::default() };
         add_outside(&mut world.region, &form, Box::new(outside)).map_err(|error| setup(&error))?;
         let start = world.region.started();
         let mut live = Self {

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::Value;
 use tenon_domain::SignedDuration;
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::api::node_class::{
@@ -133,14 +132,7 @@ fn of_manifests(manifests: &Manifests, args: &LocalArgs) -> Result<Scenario, Fai
         seed: 0,
         types: Vec::new(),
         zones: Vec::new(),
-        clusters: vec![ClusterForm {
-            name: cluster_of(&manifests.node_classes),
-            max_nodes: None,
-            reserved_capacity: false,
-            image_owners: Vec::new(),
-            zonal_shift: false,
-            objects: Vec::<Value>::new(),
-        }],
+        clusters: vec![ClusterForm { name: cluster_of(&manifests.node_classes), ..ClusterForm::default() }],
         images: Vec::new(),
         steps: vec![ScenarioStep::Settle(SETTLE_WITHIN)],
     })

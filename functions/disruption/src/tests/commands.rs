@@ -126,13 +126,12 @@ fn each_step_of_a_claim_is_told_in_its_journal() {
 #[test]
 fn a_class_that_is_not_resolved_yet_drifts_nothing() {
     let mut cluster = cluster(1);
-    let before = cluster.claims().unwrap();
     let mut changed = Value::clone(&*cluster.objects.node_classes[0]);
     changed["metadata"]["generation"] = json!(2);
     cluster.objects.node_classes = vec![Arc::new(changed)];
     cluster.report().unwrap();
     wake(&cluster);
-    assert_eq!(cluster.claims().unwrap(), before);
+    assert!(cluster.claims().unwrap().iter().all(|claim| claim.drift.is_none()));
     assert!(cluster.all::<Command>(keys::COMMAND).unwrap().is_empty());
 }
 

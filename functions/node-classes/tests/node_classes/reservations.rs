@@ -35,7 +35,7 @@ fn selecting() -> Value {
 }
 
 fn with_reservations(gate: FeatureGate) -> Running {
-    let gates = Gates { reserved_capacity: gate };
+    let gates = Gates { reserved_capacity: gate, ..Gates::default() };
     let running = registered(allowances(), gates, ClusterSettings::default());
     running.world.ec2.add_image(image("nodes-1"));
     for (id, team) in [("cr-0a", "web"), ("cr-0b", "ml"), ("cr-0c", "web")] {

@@ -38,12 +38,7 @@ impl NodePool {
     /// Parts of the spec that are accepted and that nothing acts on yet, by field.
     #[must_use]
     pub fn unsupported(&self) -> Vec<&str> {
-        let DisruptionPolicy { consolidate_after, consolidation_policy, .. } = &self.disruption;
-        // Of each policy, empty nodes go.
-        let of_used = consolidate_after.is_some() && *consolidation_policy != ConsolidationPolicy::WhenEmpty;
-        let known =
-            [("spec.disruption.consolidationPolicy", of_used), ("spec.replicas", self.replicas.is_some())];
-        let given = known.into_iter().filter(|(_, given)| *given).map(|(field, _)| field);
+        let given = self.replicas.is_some().then_some("spec.replicas").into_iter();
         given.chain(self.unknown.iter().map(String::as_str)).collect()
     }
 }

@@ -27,6 +27,8 @@ pub struct Pod {
     pub started_at: Option<Timestamp>,
     /// The node that it is bound to (`spec.nodeName`).
     pub node: Option<NodeName>,
+    /// When it was bound: the last transition of its condition `PodScheduled`.
+    pub bound_at: Option<Timestamp>,
     /// `status.phase`.
     pub phase: PodPhase,
     /// Its `Ready` condition.

@@ -1,7 +1,8 @@
 //! A claim's life: one enum with data for each state, and one table of transitions.
 //!
 //! Decides which state may follow which. `lifecycle`, `interruption` and `disruption` decide when. Invariant: a
-//! claim's state never goes back ([`ClaimPhase`] is ordered, and every transition goes up).
+//! claim's state never goes back ([`ClaimPhase`] is ordered, and every transition goes up), but for a claim that a
+//! consolidation gives up.
 
 mod phase;
 mod record;
@@ -9,7 +10,7 @@ mod terms;
 
 pub use phase::{ClaimPhase, may_follow};
 pub use record::{
-    BINDING_WINDOW, Claim, ClaimState, CommandRole, Drift, DriftReason, ImpossibleTransition, LaunchFailure,
-    LaunchedInstance, MinValuesState, PodsCounted, RemovalReason,
+    BINDING_WINDOW, Claim, ClaimState, CommandRole, Consolidatable, Drift, DriftReason, ImpossibleTransition,
+    LaunchFailure, LaunchedInstance, MinValuesState, PodsCounted, RemovalReason,
 };
 pub use terms::Terms;

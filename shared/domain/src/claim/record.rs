@@ -1,14 +1,16 @@
 //! The record of one claim.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::phase::{ClaimPhase, may_follow};
 use super::terms::Terms;
 use crate::catalog::CapacityType;
-use crate::class_hash::ClassHash;
+use crate::class_hash::{ClassHash, PoolHash};
 use crate::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
-    SubnetId, Zone,
+    SecurityGroupId, SubnetId, Zone,
 };
 use crate::placement::LaunchPlacement;
 use crate::reservation::LaunchedInto;
@@ -27,6 +29,10 @@ pub struct Claim {
     pub class: NodeClassName,
     /// The hash of its class at its launch; `None` for old claims.
     pub class_hash: Option<ClassHash>,
+    /// The hash of its pool's template at its launch; `None` for old claims.
+    pub pool_hash: Option<PoolHash>,
+    /// Its security groups at its launch; `None` for old claims.
+    pub security_groups: Option<BTreeSet<SecurityGroupId>>,
     /// The launch that it shares with its equals.
     pub launch: LaunchId,
     /// When the claim was committed.
@@ -35,8 +41,8 @@ pub struct Claim {
     pub state: ClaimState,
     /// Set while it differs from its class.
     pub drift: Option<Drift>,
-    /// Since when its Node runs no pod that would need another place; `None` also where its pool keeps empty nodes.
-    pub empty_since: Option<Timestamp>,
+    /// Set while its Node could go, because it is empty or costs more than its pods need.
+    pub consolidatable: Option<Consolidatable>,
     /// Its role in a disruption command.
     pub role: CommandRole,
     /// The terms from its pool's template; `None` for old claims without any.
@@ -210,6 +216,42 @@ pub struct LaunchFailure {
     pub message: String,
 }
 
+impl Drift {
+    /// What differs, in a sentence's end: "NodeClaim `x` drifted: …".
+    #[must_use]
+    pub fn words(&self) -> String {
+        let Self { from, to, .. } = self;
+        match self.reason {
+            DriftReason::NodePoolDrifted => {
+                format!("the template of its NodePool changed (hash `{from}`, now `{to}`)")
+            }
+            DriftReason::NodeClassDrift => format!("its EC2NodeClass changed (hash `{from}`, now `{to}`)"),
+            DriftReason::RequirementsDrifted => {
+                format!("its Node has `{from}`, its NodePool requires `{to}`")
+            }
+            DriftReason::InstanceTypeNotFound => {
+                format!("it is a `{from}`, and its NodePool has {to}")
+            }
+            DriftReason::AmiDrift
+            | DriftReason::SecurityGroupDrift
+            | DriftReason::SubnetDrift
+            | DriftReason::CapacityReservationDrift
+            | DriftReason::PlacementGroupDrift => {
+                format!("it has `{from}`, its EC2NodeClass resolves to `{to}`")
+            }
+        }
+    }
+}
+
+/// Since when a claim's Node could go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Consolidatable {
+    /// Since when it is known of its present pods.
+    pub since: Timestamp,
+    /// The digest of its pods that would move; `None` if there are none. Other pods begin the wait again.
+    pub pods: Option<String>,
+}
+
 /// The difference between a claim and a new one of its class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drift {
@@ -226,6 +268,16 @@ pub struct Drift {
 crate::words! {
     /// The drifted part, in the peer's words. The condition `Drifted` has its word.
     pub enum DriftReason {
+        /// Its pool's template changed.
+        NodePoolDrifted,
+        /// Its Node's labels aren't what its pool requires.
+        RequirementsDrifted,
+        /// Its pool has its instance type no longer, or not as it is paid for in its zone.
+        InstanceTypeNotFound,
+        /// Its class changed.
+        NodeClassDrift,
+        /// The class selects other security groups.
+        SecurityGroupDrift,
         /// The class resolves to another image.
         AmiDrift = "AMIDrift",
         /// The class doesn't select its subnet.
@@ -244,6 +296,8 @@ crate::words! {
         Drifted,
         /// No pod on it needed a place.
         Empty,
+        /// Its pods cost less elsewhere.
+        Underutilized,
         /// EC2 takes its spot instance back.
         SpotInterrupted,
         /// EC2 takes its reserved instance back.
@@ -270,6 +324,7 @@ impl RemovalReason {
         match self {
             Self::Drifted => "drifted",
             Self::Empty => "empty",
+            Self::Underutilized => "underutilized",
             Self::SpotInterrupted => "spot interruption",
             Self::CapacityReservationInterrupted => "capacity reservation interruption",
             Self::ScheduledChange => "scheduled change",
@@ -393,11 +448,13 @@ impl Claim {
             pool,
             class,
             class_hash: None,
+            pool_hash: None,
+            security_groups: None,
             launch,
             created_at,
             state: ClaimState::Planned,
             drift: None,
-            empty_since: None,
+            consolidatable: None,
             role: CommandRole::None,
             terms: None,
             min_values: MinValuesState::AsWritten,

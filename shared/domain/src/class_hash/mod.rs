@@ -19,9 +19,15 @@ use crate::labels;
 
 mod fields;
 mod fold;
+mod pool;
+
+pub use pool::PoolHash;
 
 /// What Karpenter calls this way of hashing; hashes of another version can't be compared with it.
 pub const CLASS_HASH_VERSION: &str = "v6";
+
+/// What Karpenter calls its way of hashing a NodePool's template.
+pub const POOL_HASH_VERSION: &str = "v3";
 
 /// The hash of a class in a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -83,7 +83,9 @@ impl Sights {
     }
 
     fn observation(self) -> ClassObservation {
-        let right = ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled }).unwrap();
+        let right =
+            ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled, ..Gates::default() })
+                .unwrap();
         let group = crate::placement::ResolvedPlacementGroup {
             id: "pg-1".parse().unwrap(),
             name: "group".to_owned(),

@@ -97,6 +97,7 @@ fn make_pod(manifests: &Manifests, workload: &Workload, index: u32) -> Option<Po
         name: NamespacedName { namespace: namespace.clone(), name },
         created_at: None,
         started_at: None,
+        bound_at: None,
         node: None,
         phase: PodPhase::Pending,
         readiness: Readiness::NotReady,

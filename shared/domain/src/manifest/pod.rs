@@ -175,6 +175,8 @@ struct PodConditionFields {
     kind: String,
     status: String,
     reason: String,
+    #[serde(rename = "lastTransitionTime", deserialize_with = "time")]
+    last_transition_time: Option<Timestamp>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -236,6 +238,8 @@ pub(super) fn read_pod(at: At<'_, '_>) -> Option<Pod> {
         phase => PodPhase::parse(phase).unwrap_or(PodPhase::Unknown),
     };
     let started_at = status.start_time;
+    let scheduled = status.condition("PodScheduled").filter(|scheduled| scheduled.status == "True");
+    let bound_at = scheduled.and_then(|scheduled| scheduled.last_transition_time);
     let statuses = status.container_statuses.into_iter().chain(status.init_container_statuses);
     let allocated = AllocatedResources {
         containers: statuses
@@ -252,6 +256,7 @@ pub(super) fn read_pod(at: At<'_, '_>) -> Option<Pod> {
         created_at: meta.created_at,
         started_at,
         scheduling,
+        bound_at: bound_at.filter(|_| node.is_some()),
         node,
         phase,
         readiness,

@@ -1,13 +1,13 @@
 //! The next step of an active command.
 //!
-//! Decides when candidates drain, and the successors of failed replacements. Invariant: no candidate drains before
+//! Decides when candidates drain, the successors of failed replacements, and when a consolidation is undone instead. Invariant: no candidate drains before
 //! all replacements are initialised, unless no pod is left that needs one.
 
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::Pod;
-use tenon_domain::claim::{ClaimPhase, ClaimState};
+use tenon_domain::claim::{ClaimPhase, ClaimState, RemovalReason};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::ClaimName;
 
@@ -16,7 +16,7 @@ use super::input::{ClaimView, DisruptionInput};
 use super::moving::{SpareCapacity, node_name};
 use super::output::{
     Advance, CommandStep, DisruptionPlan, DisruptionRefusal, DisruptionReport, FIRST_BACK_OFF,
-    LONGEST_BACK_OFF, RefusalReason,
+    LONGEST_BACK_OFF, RefusalReason, UndoCause,
 };
 
 /// The state of one plan.
@@ -76,8 +76,22 @@ fn replacing(
         .collect();
     failed.sort();
     let ready = |name: &ClaimName| state(input, name) == Replacement::Initialized;
-    if (pods.is_empty() && seen(&candidates)) || (failed.is_empty() && command.replacements.iter().all(ready))
-    {
+    if pods.is_empty() && seen(&candidates) {
+        return Some(CommandStep::Drain { candidates: names });
+    }
+    let all_ready = failed.is_empty() && command.replacements.iter().all(ready);
+    // Nothing forces a consolidation: it doesn't insist, and it doesn't drain pods that would have to wait.
+    if command.reason == RemovalReason::Underutilized {
+        return match (all_ready, failed.is_empty()) {
+            (true, _) if look.world.has_room_for(&pods) => Some(CommandStep::Drain { candidates: names }),
+            (true, _) => Some(CommandStep::Undo { candidates: names, cause: UndoCause::NoRoom }),
+            (false, false) => {
+                Some(CommandStep::Undo { candidates: names, cause: UndoCause::ReplacementFailed })
+            }
+            (false, true) => None,
+        };
+    }
+    if all_ready {
         return Some(CommandStep::Drain { candidates: names });
     }
     if failed.is_empty() {

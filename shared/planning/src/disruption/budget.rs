@@ -64,10 +64,34 @@ impl<'a> BudgetLedger<'a> {
 
     /// Why no more nodes of the pool may go for the reason now.
     pub(crate) fn check(&self, pool: &NodePool, reason: DisruptionReason) -> Result<(), NotDisrupted> {
+        self.check_several(pool, reason, 1)
+    }
+
+    /// Why these nodes may not all go together as underutilised.
+    pub(crate) fn check_all<'n>(
+        &self,
+        nodes: impl Iterator<Item = (&'n NodePool, &'n ClaimView)>,
+    ) -> Result<(), NotDisrupted> {
+        let mut of_pool: BTreeMap<&NodePoolName, (&NodePool, u32)> = BTreeMap::new();
+        for (pool, view) in nodes {
+            let count = &mut of_pool.entry(&pool.name).or_insert((pool, 0)).1;
+            *count = count.saturating_add(u32::from(is_new(view)));
+        }
+        of_pool.into_values().try_for_each(|(pool, count)| {
+            self.check_several(pool, DisruptionReason::Underutilized, count.max(1))
+        })
+    }
+
+    fn check_several(
+        &self,
+        pool: &NodePool,
+        reason: DisruptionReason,
+        count: u32,
+    ) -> Result<(), NotDisrupted> {
         let mut allowance = Allowance::of(self.input, pool, reason);
         let taken = self.taken.get(&pool.name).copied().unwrap_or(0);
         allowance.going = allowance.going.saturating_add(taken);
-        if allowance.left() > 0 {
+        if allowance.left() >= count {
             return Ok(());
         }
         let Allowance { allowed, going } = allowance;
@@ -79,9 +103,14 @@ impl<'a> BudgetLedger<'a> {
 
     /// Counts a node that goes. One that isn't ready is counted already.
     pub(crate) fn take(&mut self, view: &'a ClaimView) {
-        if view.node.as_ref().is_some_and(|node| node.readiness == Readiness::Ready) {
+        if is_new(view) {
             let taken = self.taken.entry(&view.claim.pool).or_default();
             *taken = taken.saturating_add(1);
         }
     }
+}
+
+/// Whether the budgets don't count the node already, as one that isn't ready.
+fn is_new(view: &ClaimView) -> bool {
+    view.node.as_ref().is_some_and(|node| node.readiness == Readiness::Ready)
 }

@@ -1,21 +1,26 @@
-//! Whether a claim drifted from its class.
+//! Whether a claim drifted from its pool or its class.
 //!
-//! Decides drift marks; a mark alone disrupts nothing. While the class isn't ready, or a fact isn't known, a mark is
-//! neither set nor cleared.
+//! Decides drift marks, and what claims of older releases take over; a mark alone disrupts nothing. While the class isn't
+//! ready, or a fact isn't known, a mark of the class is neither set nor cleared.
 //!
 //! Source: aws/karpenter-provider-aws `pkg/cloudprovider/drift.go`; kubernetes-sigs/karpenter
 //! `pkg/controllers/nodeclaim/disruption/drift.go`.
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::catalog::{CapacityType, find_option};
 use tenon_domain::claim::{ClaimPhase, Drift, DriftReason, LaunchedInstance};
+use tenon_domain::class_hash::PoolHash;
 use tenon_domain::class_status::image_for;
 use tenon_domain::id::{PlacementGroupId, SubnetId};
+use tenon_domain::requirement::{Requirements, UndefinedKeys};
 
 use super::input::{ClaimView, ClassReadiness, ClassView, DisruptionInput, DriftingReservations};
-use super::output::DriftMark;
+use super::output::{Adoption, DriftMark};
 
+/// How old a claim is when its type is looked for, as with the peer.
+const TYPES_SEEN_AFTER: SignedDuration = SignedDuration::from_hours(1);
 /// The most subnets or reservations that a mark names: a claim is at most 1 KB.
 const NAMED: usize = 5;
 /// Where a claim, or its class, has none.
@@ -40,9 +45,10 @@ fn mark(input: &DisruptionInput, view: &ClaimView) -> Option<DriftMark> {
         | ClaimPhase::Terminating
         | ClaimPhase::Terminated => false,
     };
-    let class = input.classes.iter().find(|class| class.name == claim.class);
-    let class = class.filter(|class| judged && class.readiness == ClassReadiness::Ready)?;
-    let found = drift(view, class, input.now)?;
+    if !judged {
+        return None;
+    }
+    let found = found(input, view)?;
     let same = match (&claim.drift, &found) {
         (None, None) => true,
         (Some(had), Some(has)) => (had.reason, &had.from, &had.to) == (has.reason, &has.from, &has.to),
@@ -54,31 +60,118 @@ fn mark(input: &DisruptionInput, view: &ClaimView) -> Option<DriftMark> {
     (!same).then(|| DriftMark { claim: claim.name.clone(), drift })
 }
 
-/// The claim's drift; the outer `None` if it can't be decided.
+/// The claim's drift, in the peer's order; the outer `None` if it can't be decided.
 #[expect(clippy::option_option, reason = "unknown and none are different answers")]
-fn drift(view: &ClaimView, class: &ClassView, now: Timestamp) -> Option<Option<Drift>> {
+fn found(input: &DisruptionInput, view: &ClaimView) -> Option<Option<Drift>> {
+    let of_pool = of_pool(input, view);
+    if of_pool.is_some() {
+        return Some(of_pool);
+    }
+    let class = input.classes.iter().find(|class| class.name == view.claim.class);
+    let class = class.filter(|class| class.readiness == ClassReadiness::Ready)?;
+    of_class(view, class, input.now)
+}
+
+/// The drift from the claim's pool: its template, its requirements, its instance types.
+fn of_pool(input: &DisruptionInput, view: &ClaimView) -> Option<Drift> {
+    let (claim, now) = (&view.claim, input.now);
+    let pool = input.pools.iter().find(|pool| pool.name == claim.pool)?;
+    let hash = PoolHash::of(&pool.template);
+    let drift = |reason, from: String, to: String| Drift { reason, since: now, from, to };
+    if let Some(had) = claim.pool_hash.filter(|had| *had != hash) {
+        return Some(drift(DriftReason::NodePoolDrifted, had.to_string(), hash.to_string()));
+    }
+    let node = view.node.as_ref()?;
+    let known = input.world.nodes.iter().find(|known| known.name == node.name)?;
+    let labels =
+        Requirements::from_labels(known.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    for asked in pool.template.requirements.iter() {
+        let one = Requirements::from_iter([asked.clone()]);
+        if !labels.is_compatible(&one, UndefinedKeys::Absent) {
+            let value = known.labels.get(asked.key()).map_or_else(
+                || format!("no label {}", asked.key()),
+                |value| format!("{}={value}", asked.key()),
+            );
+            return Some(drift(DriftReason::RequirementsDrifted, value, asked.to_string()));
+        }
+    }
+    gone(input, view).map(|(from, to)| drift(DriftReason::InstanceTypeNotFound, from, to.to_owned()))
+}
+
+/// The claim's type and what its pool lacks of it. Only of old nodes: the catalogue that they were launched from is known
+/// to every function by then. A reserved node stays while its type is sold on demand.
+fn gone(input: &DisruptionInput, view: &ClaimView) -> Option<(String, &'static str)> {
+    let instance = view.claim.state.instance()?;
+    if input.now.duration_since(view.claim.created_at) < TYPES_SEEN_AFTER {
+        return None;
+    }
+    let pool = input.world.pools.iter().find(|pool| pool.pool.name == view.claim.pool)?;
+    if pool.types.is_empty() {
+        return None;
+    }
+    let name = instance.instance_type.to_string();
+    let Some(option) = find_option(&pool.types, &instance.instance_type) else {
+        return Some((name, "no such type any longer"));
+    };
+    let ways = match instance.capacity_type {
+        CapacityType::Reserved => [CapacityType::Reserved, CapacityType::OnDemand],
+        paid => [paid, paid],
+    };
+    let sold = option
+        .offerings
+        .iter()
+        .any(|offering| offering.zone == instance.zone && ways.contains(&offering.capacity_type));
+    (!sold).then_some((name, "no such offering in its zone any longer"))
+}
+
+/// What claims of older releases take over.
+pub(crate) fn adoptions(input: &DisruptionInput) -> Vec<Adoption> {
+    let adopts = |view: &ClaimView| {
+        let claim = &view.claim;
+        let pool = input.pools.iter().find(|pool| pool.name == claim.pool);
+        let class = input.classes.iter().find(|class| class.name == claim.class);
+        let class = class.filter(|class| class.readiness == ClassReadiness::Ready);
+        let pool_hash = pool.filter(|_| claim.pool_hash.is_none()).map(|pool| PoolHash::of(&pool.template));
+        let groups = class.filter(|_| claim.security_groups.is_none());
+        let security_groups = groups.map(|class| class.security_groups.clone());
+        let any = pool_hash.is_some() || security_groups.is_some();
+        let stays = claim.phase() == ClaimPhase::Initialized && claim.drift.is_none();
+        (any && stays).then(|| Adoption { claim: claim.name.clone(), pool_hash, security_groups })
+    };
+    let mut found: Vec<Adoption> = input.claims.iter().filter_map(adopts).collect();
+    found.sort_by(|a, b| a.claim.cmp(&b.claim));
+    found
+}
+
+/// The claim's drift from its class; the outer `None` if it can't be decided.
+#[expect(clippy::option_option, reason = "unknown and none are different answers")]
+fn of_class(view: &ClaimView, class: &ClassView, now: Timestamp) -> Option<Option<Drift>> {
+    let drift = |reason, from: String, to: String| Some(Some(Drift { reason, since: now, from, to }));
+    if let (Some(had), Some(has)) = (view.claim.class_hash, class.hash)
+        && had != has
+    {
+        return drift(DriftReason::NodeClassDrift, had.to_string(), has.to_string());
+    }
     let instance = view.claim.state.instance()?;
     let image = image_for(&class.images, view.facts.as_ref()?)?;
     // A joined node shows that its image works. The class passes over the image for an hour only, so a replacement would
     // be replaced in turn.
     let stays = view.claim.state.node().is_some() && class.failed_images.contains(&instance.image);
     if image.id != instance.image && !stays {
-        return Some(Some(Drift {
-            reason: DriftReason::AmiDrift,
-            since: now,
-            from: instance.image.to_string(),
-            to: image.id.to_string(),
-        }));
+        return drift(DriftReason::AmiDrift, instance.image.to_string(), image.id.to_string());
+    }
+    let groups = view.claim.security_groups.as_ref().filter(|groups| **groups != class.security_groups);
+    if let Some(groups) = groups {
+        let [from, to] = [groups, &class.security_groups]
+            .map(|ids| told(&ids.iter().map(AsRef::as_ref).collect::<Vec<_>>()));
+        return drift(DriftReason::SecurityGroupDrift, from, to);
     }
     let subnet = instance.subnet.as_ref().filter(|subnet| !class.subnets.contains(subnet));
-    let subnet = subnet.map(|subnet| Drift {
-        reason: DriftReason::SubnetDrift,
-        since: now,
-        from: subnet.to_string(),
-        to: named(&class.subnets),
-    });
+    if let Some(subnet) = subnet {
+        return drift(DriftReason::SubnetDrift, subnet.to_string(), named(&class.subnets));
+    }
     let reservation = || of_reservation(instance, class.reservations.as_ref()?, now);
-    Some(subnet.or_else(reservation).or_else(|| of_placement_group(instance, class, now)))
+    Some(reservation().or_else(|| of_placement_group(instance, class, now)))
 }
 
 /// Only a reservation that our launch named can drift: open reservations take instances on their own.

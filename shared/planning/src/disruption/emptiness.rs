@@ -1,6 +1,7 @@
 //! Empty nodes: those on which no pod needs another place.
 //!
 //! Decides since when a node is empty, and when it goes: after its pool's `consolidateAfter`, and never by one look alone.
+//! Pods whose eviction costs nothing don't count, as with the peer.
 //! A second look, at least [`LOOKED_TWICE`] after the first, sees pods that came in between. Each node goes by a command
 //! of its own, which needs no replacement. A node that pending pods go to stays.
 //!
@@ -9,48 +10,46 @@
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::NodePool;
 use tenon_domain::budget::DisruptionReason;
-use tenon_domain::claim::{ClaimPhase, RemovalReason};
+use tenon_domain::claim::{ClaimPhase, Consolidatable, RemovalReason};
 
 use super::advance::look_again;
 use super::blocked::{PodsWord, reschedulable};
 use super::budget::BudgetLedger;
 use super::input::{ClaimView, DisruptionInput, NodeView};
 use super::moving::SpareCapacity;
-use super::output::{DisruptionPlan, DisruptionReport, EmptyMark, NewCommand, NotDisrupted};
-use super::{awaited, command_id, held, refuse};
+use super::output::{DisruptionPlan, DisruptionReport, NewCommand, NotDisrupted};
+use super::{WantedMarks, awaited, command_id, cost, held, refuse};
 use crate::provision::ProvisionPlan;
 
 /// The least time from the look that finds a node empty until it goes; the peer validates for as long.
-const LOOKED_TWICE: SignedDuration = SignedDuration::from_secs(15);
+pub(crate) const LOOKED_TWICE: SignedDuration = SignedDuration::from_secs(15);
 
-/// Marks empty nodes, and adds commands for those whose time has come.
+/// Adds commands for empty nodes whose time has come. Returns the marks of all empty nodes.
 pub(crate) fn remove_empty<'a>(
     input: &'a DisruptionInput,
     world: &mut SpareCapacity<'_>,
     budgets: &mut BudgetLedger<'a>,
     plan: &mut DisruptionPlan,
     report: &mut DisruptionReport,
-) {
+) -> WantedMarks {
+    let mut wanted = WantedMarks::new();
     let awaited = awaited(input);
     let mut due: Vec<(Timestamp, &ClaimView, &NodeView, &NodePool)> = Vec::new();
     for view in &input.claims {
         let pool = input.pools.iter().find(|pool| pool.name == view.claim.pool);
         let found = pool.and_then(|pool| Some((pool, pool.disruption.consolidate_after?)));
         let stays = view.claim.phase() != ClaimPhase::Initialized || awaited(view);
-        let (Some((pool, after)), Some(node), false) = (found, &view.node, stays) else {
-            mark(plan, view, None);
-            continue;
-        };
-        if !is_empty(input, world, view, node) {
-            mark(plan, view, None);
+        let (Some((pool, after)), Some(node), false) = (found, &view.node, stays) else { continue };
+        if is_awaited(input, world, view, node) || !cost::nothing(&reschedulable(node)) {
             continue;
         }
-        let since = view.claim.empty_since.unwrap_or(input.now);
-        mark(plan, view, Some(since));
+        let known = view.claim.consolidatable.as_ref().filter(|mark| mark.pods.is_none());
+        let since = known.map_or(input.now, |mark| mark.since);
+        wanted.insert(view.claim.name.clone(), Consolidatable { since, pods: None });
         let goes_at = since.checked_add(after.max(LOOKED_TWICE)).unwrap_or(Timestamp::MAX);
         if input.now < goes_at {
             look_again(plan, goes_at);
-        } else if !drifts_now(plan, view) {
+        } else if known.is_some() && !drifts_now(plan, view) {
             due.push((since, view, node, pool));
         }
     }
@@ -65,6 +64,7 @@ pub(crate) fn remove_empty<'a>(
             Err(refused) => refuse(input, view, refused, plan, report),
         }
     }
+    wanted
 }
 
 /// Whether this plan changes the claim's drift.
@@ -72,19 +72,14 @@ fn drifts_now(plan: &DisruptionPlan, view: &ClaimView) -> bool {
     plan.marks.iter().any(|mark| mark.claim == view.claim.name)
 }
 
-/// Whether no pod is on the node that would need another place, and none is on its way to it.
-fn is_empty(input: &DisruptionInput, world: &SpareCapacity<'_>, view: &ClaimView, node: &NodeView) -> bool {
-    reschedulable(node).is_empty()
-        && !world.expects_pods(&node.name)
-        && !input.counted.values().any(|claim| *claim == view.claim.name)
-}
-
-/// A change of the mark. Only a claim that nothing has taken is marked, and one mark is written at a time.
-fn mark(plan: &mut DisruptionPlan, view: &ClaimView, since: Option<Timestamp>) {
-    let free = view.claim.phase() == ClaimPhase::Initialized && !drifts_now(plan, view);
-    if free && view.claim.empty_since != since {
-        plan.emptied.push(EmptyMark { claim: view.claim.name.clone(), since });
-    }
+/// Whether pods are on their way to the node.
+pub(crate) fn is_awaited(
+    input: &DisruptionInput,
+    world: &SpareCapacity<'_>,
+    view: &ClaimView,
+    node: &NodeView,
+) -> bool {
+    world.expects_pods(&node.name) || input.counted.values().any(|claim| *claim == view.claim.name)
 }
 
 fn removal(
@@ -106,5 +101,6 @@ fn removal(
         reason: RemovalReason::Empty,
         candidates: vec![view.claim.name.clone()],
         replacement: ProvisionPlan::default(),
+        saves: None,
     })
 }

@@ -9,9 +9,11 @@ use tenon_domain::api::workload::PodDisruptionBudget;
 use tenon_domain::api::{NodePool, Pod};
 use tenon_domain::catalog::facts::InstanceTypeFacts;
 use tenon_domain::claim::Claim;
+use tenon_domain::class_hash::ClassHash;
 use tenon_domain::class_status::ResolvedImage;
 use tenon_domain::command::Command;
-use tenon_domain::id::{ClaimName, ImageId, NodeClassName, PlacementGroupId, SubnetId, Uid};
+use tenon_domain::id::{ClaimName, ImageId, NodeClassName, PlacementGroupId, SecurityGroupId, SubnetId, Uid};
+use tenon_domain::registry::FeatureGate;
 use tenon_domain::reservation::{ClassReservations, ReservedCapacity};
 
 use crate::provision;
@@ -23,6 +25,8 @@ pub struct DisruptionInput {
     pub now: Timestamp,
     /// Whether anything may be taken away.
     pub halt: HaltState,
+    /// The gate `SpotToSpotConsolidation`.
+    pub spot_to_spot: FeatureGate,
     /// All claims of the cluster, those of replacements among them.
     pub claims: Vec<ClaimView>,
     /// The node classes, as they resolved last.
@@ -84,6 +88,10 @@ pub struct ClassView {
     pub images: Vec<ResolvedImage>,
     /// Images that it passes over because a new instance of each failed.
     pub failed_images: BTreeSet<ImageId>,
+    /// The hash of its spec in the cluster, where it is known.
+    pub hash: Option<ClassHash>,
+    /// Its security groups.
+    pub security_groups: BTreeSet<SecurityGroupId>,
     /// Its subnets.
     pub subnets: Vec<SubnetId>,
     /// Its capacity reservations, behind the open gate.

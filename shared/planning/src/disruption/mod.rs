@@ -1,7 +1,7 @@
-//! Voluntary disruption: which drifted and empty nodes leave, when, and which replacements come first.
+//! Voluntary disruption: which drifted, empty and underutilised nodes leave, when, and which replacements come first.
 //!
-//! Decides drift marks, marks of empty nodes, new commands within the pools' budgets, and the steps of active commands. It doesn't decide
-//! how a node drains, and ignores nodes that EC2 or a user takes away.
+//! Decides drift marks, marks of nodes that could go, new commands within the pools' budgets, and the steps of active
+//! commands. It doesn't decide how a node drains, and ignores nodes that EC2 or a user takes away.
 //!
 //! Invariants: a pool's budgets hold, with leaving nodes and nodes that aren't ready counted in; a candidate is taken
 //! only if all its pods have another place; room is used once; a settled world gives an empty plan. While the cluster
@@ -13,28 +13,31 @@
 mod advance;
 mod blocked;
 mod budget;
+mod consolidation;
+mod cost;
 mod drift;
 mod emptiness;
 pub mod input;
 mod moving;
 pub mod output;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::pod::DoNotDisrupt;
 use tenon_domain::budget::DisruptionReason;
-use tenon_domain::claim::{ClaimPhase, CommandRole, RemovalReason};
+use tenon_domain::claim::{ClaimPhase, CommandRole, Consolidatable, RemovalReason};
 use tenon_domain::digest::Digest;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId};
+use tenon_domain::savings::ConsolidationTerms;
 
 pub use input::{
     ClaimView, ClassReadiness, ClassView, DisruptionInput, DriftingReservations, HaltState, NodeView,
 };
 pub use output::{
-    Advance, CommandStep, DisruptionPlan, DisruptionRefusal, DisruptionReport, DriftMark, EmptyMark,
-    InvalidAnnotation, NewCommand, RefusalReason,
+    Adoption, Advance, CommandStep, ConsolidatableMark, DisruptionPlan, DisruptionRefusal, DisruptionReport,
+    DriftMark, InvalidAnnotation, NewCommand, RefusalReason, UndoCause,
 };
 
 use advance::{AdvanceContext, look_again};
@@ -47,7 +50,13 @@ use output::NotDisrupted;
 /// Plans for all drifted claims and active commands of a cluster.
 pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     let mut plan = DisruptionPlan { marks: drift::marks(input), ..DisruptionPlan::default() };
-    let mut report = DisruptionReport { invalid: invalid_annotations(input), ..DisruptionReport::default() };
+    let unread =
+        input.pools.iter().filter_map(|pool| Some((pool.name.clone(), ConsolidationTerms::of(pool).err()?)));
+    let mut report = DisruptionReport {
+        invalid: invalid_annotations(input),
+        unread: unread.collect(),
+        ..DisruptionReport::default()
+    };
     if input.halt == HaltState::Halted {
         report.waiting.push(Waiting::TableRestored);
         return (plan, report);
@@ -55,25 +64,54 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     let mut world = SpareCapacity::new(input);
     advance::advances(input, &mut AdvanceContext { world: &mut world, plan: &mut plan, report: &mut report });
     let mut budgets = BudgetLedger::new(input);
-    emptiness::remove_empty(input, &mut world, &mut budgets, &mut plan, &mut report);
-    let marked = plan.marks.iter().map(|mark| &mark.claim).chain(plan.emptied.iter().map(|mark| &mark.claim));
+    let mut wanted = emptiness::remove_empty(input, &mut world, &mut budgets, &mut plan, &mut report);
+    let drifting = plan.marks.iter().map(|mark| &mark.claim);
     let taken = plan.commands.iter().flat_map(|command| &command.candidates);
-    let fresh: BTreeSet<ClaimName> = marked.chain(taken).cloned().collect();
+    let fresh: BTreeSet<ClaimName> = drifting.chain(taken).cloned().collect();
     for candidate in candidates(input, &fresh) {
         match consider(input, &candidate, &mut budgets, &mut world) {
             Ok(command) => plan.commands.push(command),
             Err(refused) => refuse(input, candidate.view, refused, &mut plan, &mut report),
         }
     }
+    let look = (&wanted, &mut plan);
+    let used = consolidation::consolidate(input, &mut world, &mut budgets, look, &mut report);
+    wanted.extend(used);
+    plan.consolidatable = changed_marks(input, &wanted, &plan);
+    let written =
+        plan.consolidatable.iter().map(|mark| &mark.claim).chain(plan.marks.iter().map(|mark| &mark.claim));
+    let written: BTreeSet<ClaimName> =
+        written.chain(plan.commands.iter().flat_map(|command| &command.candidates)).cloned().collect();
+    plan.adopted = drift::adoptions(input);
+    plan.adopted.retain(|adoption| !written.contains(&adoption.claim));
     // New marks are acted on by the next plan, from committed state.
-    let drifted = |mark: &EmptyMark| {
-        input.claims.iter().any(|view| view.claim.name == mark.claim && view.claim.drift.is_some())
-    };
-    if plan.marks.iter().any(|mark| mark.drift.is_some()) || plan.emptied.iter().any(drifted) {
+    if plan.marks.iter().any(|mark| mark.drift.is_some()) {
         look_again(&mut plan, input.now);
     }
     report.refusals.sort_by(|a, b| a.claim.cmp(&b.claim));
     (plan, report)
+}
+
+/// The marks that claims should have, by claim.
+pub(crate) type WantedMarks = BTreeMap<ClaimName, Consolidatable>;
+
+/// The changes of marks, of claims that the plan doesn't write otherwise: a claim is written once.
+fn changed_marks(
+    input: &DisruptionInput,
+    wanted: &WantedMarks,
+    plan: &DisruptionPlan,
+) -> Vec<ConsolidatableMark> {
+    let taken = plan.commands.iter().flat_map(|command| &command.candidates);
+    let written: BTreeSet<&ClaimName> = plan.marks.iter().map(|mark| &mark.claim).chain(taken).collect();
+    let free = input
+        .claims
+        .iter()
+        .map(|view| &view.claim)
+        .filter(|claim| claim.phase() == ClaimPhase::Initialized && !written.contains(&claim.name));
+    free.map(|claim| (claim, wanted.get(&claim.name)))
+        .filter(|(claim, mark)| claim.consolidatable.as_ref() != *mark)
+        .map(|(claim, mark)| ConsolidatableMark { claim: claim.name.clone(), mark: mark.cloned() })
+        .collect()
 }
 
 /// A claim that drifted.
@@ -156,7 +194,11 @@ fn held(input: &DisruptionInput, node: &NodeView, word: PodsWord) -> Result<(), 
         RefusalReason::BlockedByPdb { .. } => input.now.checked_add(PDB_AGAIN).ok(),
         RefusalReason::BudgetExhausted { .. }
         | RefusalReason::Unschedulable { .. }
-        | RefusalReason::PoolNotFound { .. } => None,
+        | RefusalReason::PoolNotFound { .. }
+        | RefusalReason::SavesTooLittle { .. }
+        | RefusalReason::SpotToSpotDisabled
+        | RefusalReason::TooFewSpotTypes { .. }
+        | RefusalReason::Unbalanced => None,
     };
     Err(NotDisrupted { reason, again })
 }
@@ -192,6 +234,7 @@ fn consider<'a>(
         reason: RemovalReason::Drifted,
         candidates: vec![candidate.view.claim.name.clone()],
         replacement,
+        saves: None,
     })
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use tenon_domain::api::Pod;
 use tenon_domain::claim::ClaimPhase;
-use tenon_domain::id::CommandId;
+use tenon_domain::id::{CommandId, Uid};
 
 use super::blocked::reschedulable;
 use super::input::{ClaimView, DisruptionInput};
@@ -17,6 +17,8 @@ pub(crate) struct SpareCapacity<'a> {
     trials: PlanTrials<'a>,
     /// Nodes that pending pods go to.
     expecting: BTreeSet<String>,
+    /// Pods of leaving nodes that no node has room for.
+    homeless: BTreeSet<Uid>,
 }
 
 impl<'a> SpareCapacity<'a> {
@@ -39,11 +41,19 @@ impl<'a> SpareCapacity<'a> {
             .filter_map(|view| view.node.as_ref())
             .flat_map(reschedulable)
             .filter(|pod| !input.counted.contains_key(&pod.uid));
-        let promised: Vec<Pod> = input.world.pods.iter().cloned().chain(moving).collect();
-        let placed = trials.place(&promised);
-        trials.take(&BTreeSet::new(), &placed, &promised);
-        let expecting = placed.placements.into_iter().map(|placement| placement.node).collect();
-        Self { trials, expecting }
+        let moving: Vec<Pod> = moving.collect();
+        let (mut expecting, mut homeless) = (BTreeSet::new(), BTreeSet::new());
+        // Pods that wait are bound before those that still run.
+        for promised in [&input.world.pods, &moving] {
+            let placed = trials.place(promised);
+            trials.take(&BTreeSet::new(), &placed, promised);
+            homeless = promised.iter().map(|pod| pod.uid.clone()).collect();
+            for placement in placed.placements {
+                homeless.remove(&placement.pod.uid);
+                expecting.insert(placement.node);
+            }
+        }
+        Self { trials, expecting, homeless }
     }
 
     /// Where the candidates' pods would run without them. It takes no room yet.
@@ -59,6 +69,16 @@ impl<'a> SpareCapacity<'a> {
     /// Takes a plan's room: on nodes, of pools' limits, and the names of its claims; and the candidates' nodes away.
     pub(crate) fn commit(&mut self, candidates: &BTreeSet<&str>, plan: &ProvisionPlan, pods: &[Pod]) {
         self.trials.take(candidates, plan, pods);
+    }
+
+    /// Nodes that take no pods from now on, although other pods' rules count theirs.
+    pub(crate) fn close<'n>(&mut self, nodes: impl Iterator<Item = &'n str>) {
+        self.trials.close(&nodes.collect());
+    }
+
+    /// Whether the pods of a leaving node have room on nodes that are there.
+    pub(crate) fn has_room_for(&self, pods: &[Pod]) -> bool {
+        pods.iter().all(|pod| !self.homeless.contains(&pod.uid))
     }
 
     /// Whether pending pods, or pods of leaving nodes, go to the node.

@@ -1,14 +1,19 @@
 //! The decisions, refusals and waits of disruption.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::claim::{Drift, RemovalReason};
+use tenon_domain::claim::{Consolidatable, Drift, RemovalReason};
+use tenon_domain::class_hash::PoolHash;
 use tenon_domain::evidence::Waiting;
-use tenon_domain::id::{ClaimName, CommandId, NamespacedName, NodePoolName};
+use tenon_domain::id::{ClaimName, CommandId, NamespacedName, NodePoolName, SecurityGroupId};
 
 use tenon_domain::journal::{Subject, SubjectKind};
+use tenon_domain::labels::MINIMUM_SAVINGS;
+use tenon_domain::money::UsdPerHour;
 use tenon_domain::report::{self, Finding, counted};
+use tenon_domain::savings::{ConsolidationTermError, MinimumSavings};
 
 use crate::provision;
 
@@ -17,8 +22,10 @@ use crate::provision;
 pub struct DisruptionPlan {
     /// Drift that is seen for the first time, has changed or is no more, by claim.
     pub marks: Vec<DriftMark>,
-    /// Nodes that are empty for the first time, or no longer empty, by claim.
-    pub emptied: Vec<EmptyMark>,
+    /// What old claims take over, so that nothing that isn't known drifts, by claim.
+    pub adopted: Vec<Adoption>,
+    /// Nodes that could go, by claim: for the first time, with other pods, or no longer.
+    pub consolidatable: Vec<ConsolidatableMark>,
     /// Steps of commands that are active, by command.
     pub advances: Vec<Advance>,
     /// New commands, in the order of choice.
@@ -32,7 +39,8 @@ impl DisruptionPlan {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.marks.is_empty()
-            && self.emptied.is_empty()
+            && self.adopted.is_empty()
+            && self.consolidatable.is_empty()
             && self.advances.is_empty()
             && self.commands.is_empty()
     }
@@ -47,13 +55,24 @@ pub struct DriftMark {
     pub drift: Option<Drift>,
 }
 
-/// A claim whose Node became empty, or isn't empty any longer.
+/// What a claim of an older release didn't note at its launch, and takes from the present.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EmptyMark {
+pub struct Adoption {
     /// The claim.
     pub claim: ClaimName,
-    /// Since when it is empty; `None` clears it.
-    pub since: Option<Timestamp>,
+    /// The hash of its pool's template.
+    pub pool_hash: Option<PoolHash>,
+    /// The security groups of its class.
+    pub security_groups: Option<BTreeSet<SecurityGroupId>>,
+}
+
+/// A claim whose Node could go, or can't any longer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsolidatableMark {
+    /// The claim.
+    pub claim: ClaimName,
+    /// Since when, and of which pods; `None` clears it.
+    pub mark: Option<Consolidatable>,
 }
 
 /// A step of an active command.
@@ -84,8 +103,25 @@ pub enum CommandStep {
         /// The next replacement isn't planned before.
         not_before: Timestamp,
     },
+    /// A replacement failed, or its pods have no place any longer: these candidates go back from `Disrupting` to
+    /// `Initialized`.
+    Undo {
+        /// The candidates.
+        candidates: Vec<ClaimName>,
+        /// Why.
+        cause: UndoCause,
+    },
     /// Its candidates have left, or none belongs to it any longer.
     Finish,
+}
+
+/// Why a consolidation is undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UndoCause {
+    /// A replacement failed.
+    ReplacementFailed,
+    /// The candidates' pods have no place any longer.
+    NoRoom,
 }
 
 /// A command to begin.
@@ -101,6 +137,8 @@ pub struct NewCommand {
     pub candidates: Vec<ClaimName>,
     /// Claims to launch as replacements, and pods that fit elsewhere. Without claims, the candidates drain at once.
     pub replacement: provision::ProvisionPlan,
+    /// What a consolidation saves at today's prices.
+    pub saves: Option<UsdPerHour>,
 }
 
 impl NewCommand {
@@ -121,6 +159,8 @@ pub struct DisruptionReport {
     pub waiting: Vec<Waiting>,
     /// Annotations that say nothing, by pod.
     pub invalid: Vec<InvalidAnnotation>,
+    /// Pools whose terms of consolidation can't be read.
+    pub unread: Vec<(NodePoolName, ConsolidationTermError)>,
 }
 
 /// A pod whose `karpenter.sh/do-not-disrupt` is neither `true` nor a duration.
@@ -135,7 +175,7 @@ pub struct InvalidAnnotation {
 impl DisruptionReport {
     /// Adds the findings to a report.
     pub fn tell(self, to: &mut report::Report) {
-        let Self { refusals, waiting, invalid } = self;
+        let Self { refusals, waiting, invalid, unread } = self;
         for waiting in &waiting {
             to.wait(waiting);
         }
@@ -147,6 +187,11 @@ impl DisruptionReport {
                 "not disrupting {} now",
                 reason.to_string(),
             ));
+        }
+        for (pool, error) in unread {
+            let subject = Subject { kind: SubjectKind::Pool, name: pool.to_string() };
+            let sentence = "consolidating no nodes of {}";
+            to.tell(Finding::refused(subject, "InvalidAnnotation", sentence, error.to_string()));
         }
         for InvalidAnnotation { pod, value } in invalid {
             let subject = Subject { kind: SubjectKind::Pod, name: pod.to_string() };
@@ -168,7 +213,7 @@ pub struct DisruptionRefusal {
 }
 
 /// Why a candidate stays, and when that may change by itself.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct NotDisrupted {
     pub(crate) reason: RefusalReason,
     pub(crate) again: Option<Timestamp>,
@@ -211,6 +256,24 @@ pub enum RefusalReason {
         /// The pool.
         pool: NodePoolName,
     },
+    /// Cheaper nodes for its pods wouldn't save enough.
+    SavesTooLittle {
+        /// Its pool.
+        pool: NodePoolName,
+        /// The saving in hundredths of a percent.
+        hundredths: u64,
+        /// What the pool asks for.
+        least: MinimumSavings,
+    },
+    /// Only another spot node would be cheaper, and the gate is closed.
+    SpotToSpotDisabled,
+    /// Too few types of spot nodes would be cheaper.
+    TooFewSpotTypes {
+        /// How many would be.
+        found: usize,
+    },
+    /// The saving isn't worth the disruption, by the policy `Balanced`.
+    Unbalanced,
 }
 
 impl fmt::Display for RefusalReason {
@@ -242,6 +305,27 @@ impl fmt::Display for RefusalReason {
                 pods.first().map_or(Ok(()), |pod| write!(f, ": {}", pod.message()))
             }
             Self::PoolNotFound { pool } => write!(f, "NodePool `{pool}` doesn't exist"),
+            Self::SavesTooLittle { pool, hundredths, least } => {
+                match hundredths / 100 {
+                    0 => f.write_str("cheaper nodes for its pods would save less than 1 %")?,
+                    percent => write!(f, "cheaper nodes for its pods would save {percent} %")?,
+                }
+                write!(
+                    f,
+                    ", and NodePool `{pool}` asks for {least}: annotation `{MINIMUM_SAVINGS}` changes that"
+                )
+            }
+            Self::SpotToSpotDisabled => f.write_str(
+                "another spot node would be cheaper, and the cluster's gate `SpotToSpotConsolidation` is off",
+            ),
+            Self::TooFewSpotTypes { found } => write!(
+                f,
+                "{} of spot nodes would be cheaper, and 15 are needed so that the next one isn't interrupted soon: allow more types",
+                counted(u32::try_from(*found).unwrap_or(u32::MAX), "type", "types")
+            ),
+            Self::Unbalanced => f.write_str(
+                "what cheaper nodes for its pods would save isn't worth moving them, by policy `Balanced`",
+            ),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tenon_domain::catalog::{CapacityType, InstanceTypeOption, Offering, PriceRank};
 use tenon_domain::claim::{MinValuesState, Terms};
+use tenon_domain::class_hash::PoolHash;
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{ClaimName, InstanceType, Zone};
 use tenon_domain::labels;
@@ -103,6 +104,7 @@ impl<'a> Pool<'a> {
         Some(PlannedClaim {
             name: ClaimName::parse("unnamed").ok()?,
             pool: self.input.pool.name.clone(),
+            pool_hash: PoolHash::of(template),
             class: template.node_class.name.clone(),
             labels: node_labels(&template.labels, &part.requirements),
             min_values: match lowered {

@@ -34,6 +34,7 @@ mod probe;
 pub mod report;
 mod reserved;
 mod rest;
+mod restrict;
 mod round;
 mod sample;
 mod shared;

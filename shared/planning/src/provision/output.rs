@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use tenon_domain::catalog::{CapacityType, OfferedReservation};
 use tenon_domain::claim::{MinValuesState, Terms};
+use tenon_domain::class_hash::PoolHash;
 use tenon_domain::id::{ClaimName, InstanceType, NodeClassName, NodePoolName, Zone, ZoneId};
 use tenon_domain::launch::CountedPod;
 use tenon_domain::money::UsdPerHour;
@@ -41,6 +42,8 @@ pub struct PlannedClaim {
     pub name: ClaimName,
     /// Its pool.
     pub pool: NodePoolName,
+    /// The hash of its pool's template.
+    pub pool_hash: PoolHash,
     /// Its node class.
     pub class: NodeClassName,
     /// `spec.requirements` of the NodeClaim.

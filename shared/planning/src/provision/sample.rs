@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::catalog::{InstanceTypeOption, PriceRank};
 use tenon_domain::claim::{MinValuesState, Terms};
+use tenon_domain::class_hash::PoolHash;
 use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
 use tenon_domain::resources::ResourceList;
@@ -68,6 +69,7 @@ pub fn sample(input: &PoolInput, architecture: &Architecture) -> Option<PlannedC
     Some(PlannedClaim {
         name: ClaimName::parse("dry-run").ok()?,
         pool: pool.name.clone(),
+        pool_hash: PoolHash::of(template),
         class: template.node_class.name.clone(),
         labels: node_labels(&template.labels, &requirements),
         requirements: requirements.into(),

@@ -10,7 +10,7 @@ use tenon_domain::id::{ClaimName, NodePoolName, Uid};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
 
-use super::input::{ExistingNode, PoolInput, ProvisionInput, Purpose};
+use super::input::{ExistingNode, NodeKind, PoolInput, ProvisionInput, Purpose};
 use super::output::{PlannedClaim, ProvisionPlan};
 use super::pool::Pool;
 use super::report::ProvisionReport;
@@ -88,6 +88,13 @@ impl<'a> PlanTrials<'a> {
             purpose,
         };
         plan_scope(self.input, &scope, &self.measures, &mut self.pools)
+    }
+
+    /// Keeps pods of replaced nodes from these nodes, as if they were still starting.
+    pub fn close(&mut self, nodes: &BTreeSet<&str>) {
+        for node in self.nodes.iter_mut().filter(|node| nodes.contains(node.name.as_str())) {
+            node.kind = NodeKind::Starting;
+        }
     }
 
     /// Where the pods would go on the nodes alone.

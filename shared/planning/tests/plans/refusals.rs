@@ -305,7 +305,7 @@ fn what_disruption_waits_for_and_annotations_that_say_nothing_are_told() {
     let waiting = vec![Waiting::SnapshotMissing];
     let pod = NamespacedName { namespace: "shop".to_owned(), name: "web".to_owned() };
     let invalid = vec![InvalidAnnotation { pod, value: "soon".to_owned() }];
-    let report = DisruptionReport { refusals: vec![], waiting, invalid };
+    let report = DisruptionReport { waiting, invalid, ..DisruptionReport::default() };
     let told = told(|to| report.tell(to));
     let annotation = "ignoring annotation `karpenter.sh/do-not-disrupt` of pod `shop/web`: its value `soon` is neither \
                       `true` nor a duration such as `30m`; correct it";

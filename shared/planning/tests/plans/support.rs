@@ -223,6 +223,7 @@ pub(crate) fn pod(name: &str, shape: &Arc<PodShape>) -> Pod {
         uid: Uid::parse(format!("uid-{name}")).unwrap(),
         created_at: None,
         started_at: None,
+        bound_at: None,
         node: None,
         phase: PodPhase::Pending,
         readiness: Readiness::NotReady,

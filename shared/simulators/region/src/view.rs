@@ -208,9 +208,12 @@ impl SimulatedRegion {
         }
     }
 
-    /// Whether the claim's Node is empty, and its pool's time for that isn't over.
+    /// Whether the claim's Node could go, and its pool's time for that isn't over.
     fn goes_soon(&self, cluster: &ClusterName, claim: &Claim) -> bool {
-        let (ClaimPhase::Initialized, Some(since)) = (claim.phase(), claim.empty_since) else { return false };
+        let mark = claim.consolidatable.as_ref();
+        let (ClaimPhase::Initialized, Some(since)) = (claim.phase(), mark.map(|mark| mark.since)) else {
+            return false;
+        };
         let after = self.reported(cluster).and_then(|reported| {
             reported.node_pools.iter().find(|pool| pool.name == claim.pool)?.disruption.consolidate_after
         });

@@ -71,10 +71,9 @@ pub fn invariant_budgets_hold(
 }
 
 fn is_disrupted(claim: &Claim) -> bool {
-    let voluntary = claim
-        .state
-        .removal()
-        .is_none_or(|reason| [RemovalReason::Drifted, RemovalReason::Empty].contains(&reason));
+    let voluntary = claim.state.removal().is_none_or(|reason| {
+        [RemovalReason::Drifted, RemovalReason::Empty, RemovalReason::Underutilized].contains(&reason)
+    });
     match claim.phase() {
         ClaimPhase::Disrupting => true,
         ClaimPhase::Draining | ClaimPhase::Drained => voluntary,

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::claim::{Claim, ClaimState, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, RemovalReason};
 use tenon_domain::id::{InstanceId, Uid};
 use tenon_domain::launch::LaunchState;
 use tenon_ec2::port::ImageState;
@@ -98,6 +98,10 @@ tenon_domain::words! {
         TemplatesFew,
         /// Empty nodes leave where their pools say so.
         EmptyNodesGo,
+        /// What a consolidation launches costs less than what it takes away.
+        ConsolidationSaves,
+        /// A disrupted claim belongs to a command that isn't done.
+        DisruptingIsHeld,
     }
 }
 
@@ -169,13 +173,15 @@ pub fn invariant_nothing_unowned(moment: &ClusterMoment, history: &mut History) 
     Ok(())
 }
 
-/// A claim's state never goes back, nor does its revision.
+/// A claim's state never goes back, nor does its revision. One that a consolidation gives up is initialised again.
 ///
 /// # Errors The invariant, and the finding.
 pub fn invariant_states_go_forward(moment: &ClusterMoment, history: &mut History) -> Found {
     for claim in &moment.claims {
         if let Some(before) = history.claims.get(&claim.name) {
-            if claim.phase() < before.phase() {
+            let given_back =
+                (before.phase(), claim.phase()) == (ClaimPhase::Disrupting, ClaimPhase::Initialized);
+            if claim.phase() < before.phase() && !given_back {
                 let text =
                     format!("claim {} went back from {} to {}", claim.name, before.phase(), claim.phase());
                 return found(Invariant::StatesGoForward, text);
@@ -308,6 +314,7 @@ const fn has_deadline(reason: RemovalReason) -> bool {
         | RemovalReason::InstanceTerminated => true,
         RemovalReason::Drifted
         | RemovalReason::Empty
+        | RemovalReason::Underutilized
         | RemovalReason::ScheduledChange
         | RemovalReason::Deleted
         | RemovalReason::Expired

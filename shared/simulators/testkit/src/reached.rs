@@ -65,6 +65,10 @@ tenon_domain::words! {
         Denied = "classes whose dry runs are denied",
         /// A node leaves because it is empty.
         EmptyGone = "nodes that leave empty",
+        /// A node leaves because its pods cost less elsewhere.
+        UnderutilizedGone = "nodes that leave underutilised",
+        /// A consolidation is undone.
+        Undone = "consolidations that are undone",
     }
 }
 
@@ -82,9 +86,10 @@ impl Reached {
         strangers: &ForeignImages,
     ) {
         self.note(Situation::ReplacementsApart, || replacements_apart(moment));
-        self.note(Situation::EmptyGone, || {
-            moment.claims.iter().any(|claim| claim.state.removal() == Some(RemovalReason::Empty))
-        });
+        let leaves = |why| moment.claims.iter().any(|claim| claim.state.removal() == Some(why));
+        self.note(Situation::EmptyGone, || leaves(RemovalReason::Empty));
+        self.note(Situation::UnderutilizedGone, || leaves(RemovalReason::Underutilized));
+        self.note(Situation::Undone, || undone(region, cluster, moment));
         self.note(Situation::EditedUnanswered, || edited_unanswered(region, cluster));
         self.note(Situation::ForeignImages, || foreign_images(region, cluster, strangers));
         self.note(Situation::PendingNewer, || newer_pending(region, cluster));
@@ -270,4 +275,15 @@ fn room_on(node: &Node, pods: &[Pod]) -> ResourceList {
     let here = pods.iter().filter(|pod| !pod.is_finished() && pod.node.as_ref() == Some(&node.name));
     let taken = ResourceList::sum(here.map(|pod| &pod.shape.requests));
     node.allocatable.clone().minus(&taken)
+}
+
+/// Whether a consolidation is done whose candidates all stay.
+fn undone(region: &SimulatedRegion, cluster: &ClusterName, moment: &ClusterMoment) -> bool {
+    let stays = |name: &ClaimName| {
+        moment.claims.iter().any(|claim| claim.name == *name && claim.phase() == ClaimPhase::Initialized)
+    };
+    region.commands(cluster).iter().any(|command| {
+        let done = !command.is_active() && command.reason == RemovalReason::Underutilized;
+        done && command.candidates.iter().all(stays)
+    })
 }

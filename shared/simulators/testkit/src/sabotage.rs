@@ -17,11 +17,14 @@ mod items;
 
 use items::{
     ask_later, believe_empty, claims_written, classes_written, count_marks, deal_twice, deny_for_ever,
-    double_learned, double_requests, drop_leases, forget_pods, forget_unneeded, keep_templates,
-    learned_written, mix_up_images, raise_revision, shift_back, tell_ready,
+    double_learned, double_requests, drop_leases, forget_pods, forget_undone, forget_unneeded,
+    keep_templates, learned_written, mix_up_images, raise_revision, shift_back, tell_ready,
 };
 
 use crate::pipeline::{APPROVED, BUILDING, BUILT, STAGE};
+
+/// A type that no other of the worlds' types costs as much as.
+const DEAREST: &str = "m5.2xlarge";
 
 /// The account of a scenario's region.
 const ACCOUNT: &str = "111122223333";
@@ -102,6 +105,10 @@ tenon_domain::words! {
         UnneededForgotten,
         /// Nodes are noted as empty since a time that doesn't come.
         EmptiedForgotten,
+        /// EC2 is asked for other types than were planned: dear ones.
+        DearTypes,
+        /// Candidates of a consolidation that is undone aren't given back.
+        UndoneForgotten,
     }
 }
 
@@ -144,13 +151,18 @@ impl Sabotage {
                 commit.conditions.retain(|condition| !of_boots(&condition.key()));
             }
             Self::ReadyAnyway => classes_written(commit).for_each(tell_ready),
+            Self::UndoneForgotten if task == "disruption" => forget_undone(commit),
             Self::EmptiedForgotten => {
-                for item in claims_written(commit).filter(|item| item.contains_key("empty_since")) {
-                    item.insert("empty_since".to_owned(), Value::text("2100-01-01T00:00:00Z"));
+                for item in claims_written(commit) {
+                    if let Some(Value::M(mark)) = item.get_mut("consolidatable") {
+                        mark.insert("since".to_owned(), Value::text("2100-01-01T00:00:00Z"));
+                    }
                 }
             }
             Self::FreshTokens
             | Self::CountsForgotten
+            | Self::DearTypes
+            | Self::UndoneForgotten
             | Self::PendingLooksAvailable
             | Self::BudgetsOfPodsIgnored
             | Self::GoingNotCounted
@@ -205,6 +217,13 @@ impl Sabotage {
                 }
             }
             Self::EmptyLaunches => request.target_capacity = 0,
+            Self::DearTypes => {
+                for one in request.launch_templates.iter_mut().flat_map(|template| &mut template.overrides) {
+                    if let Ok(dear) = DEAREST.parse() {
+                        one.instance_type = dear;
+                    }
+                }
+            }
             Self::ExtraInstances => request.target_capacity = request.target_capacity.saturating_add(1),
             _ => {}
         }

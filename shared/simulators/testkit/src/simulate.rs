@@ -19,6 +19,7 @@ use tenon_snapshot::object::at;
 use crate::accepted::{invariant_images_accepted, invariant_newest_taken};
 use crate::budgets::{PoolBudgets, invariant_budgets_hold};
 use crate::chaos::{Chaos, Weather};
+use crate::consolidated::{Consolidations, invariant_consolidation_saves, invariant_disrupting_is_held};
 use crate::deeds::{self, Doings, wake};
 use crate::deletions::invariant_deleted_are_tainted;
 use crate::empty::{EmptyLong, invariant_empty_nodes_go};
@@ -144,6 +145,7 @@ struct Watched {
     budgets: Vec<PoolBudgets>,
     history: History,
     empty: EmptyLong,
+    consolidations: Consolidations,
 }
 
 /// How often, in a thousand steps, a Deployment of the second cluster gets other replicas.
@@ -169,7 +171,13 @@ impl Play {
         let watch = |form: &scenario::ClusterForm| {
             let budgets = form.objects.iter().filter_map(PoolBudgets::of).collect();
             let cluster = ClusterName::parse(form.name.as_str()).ok()?;
-            Some(Watched { cluster, budgets, history: History::default(), empty: EmptyLong::default() })
+            Some(Watched {
+                cluster,
+                budgets,
+                history: History::default(),
+                empty: EmptyLong::default(),
+                consolidations: Consolidations::default(),
+            })
         };
         let mut dice = Dice::new(options.seed, 3);
         let fair = Dice::new(options.seed, 12).permille(20);
@@ -460,6 +468,8 @@ impl Watched {
         let (form, lag) = (&mut history.class_form, pace.class_lag());
         invariant_failed_passed_over(region, moment, &self.cluster, form, lag)?;
         invariant_templates_there(moment)?;
+        invariant_consolidation_saves(region, &self.cluster, moment, &mut self.consolidations)?;
+        invariant_disrupting_is_held(region, &self.cluster, &moment.claims)?;
         invariants::invariant_pods_counted_once(moment, &waiting, &history.crowded_out)?;
         if step.is_multiple_of(20) {
             invariant_learned_is_reported(region)?;

@@ -72,14 +72,7 @@ pub(crate) fn small_region(title: String, seed: u64, clusters: Vec<ClusterForm>)
 
 /// A cluster with these objects.
 pub(crate) fn cluster(name: &str, objects: Vec<Value>) -> ClusterForm {
-    ClusterForm {
-        name: name.to_owned(),
-        max_nodes: None,
-        reserved_capacity: false,
-        image_owners: Vec::new(),
-        zonal_shift: false,
-        objects,
-    }
+    ClusterForm { name: name.to_owned(), objects, ..ClusterForm::default() }
 }
 
 /// The NodePool `default` of these capacity types.
@@ -203,7 +196,10 @@ fn pool(name: &str, dice: &mut Dice) -> Value {
     let budgets = [json!([{"nodes": "1"}]), json!([{"nodes": "2"}]), json!([{"nodes": "50%"}])];
     let budgets = dice.pick(&budgets).cloned().unwrap_or_default();
     let consolidate_after = dice.pick(&["Never", "0s", "30s", "5m"]).copied().unwrap_or("Never");
-    let disruption = json!({"consolidateAfter": consolidate_after, "budgets": budgets});
+    let policies = ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"];
+    let policy = dice.pick(&policies).copied().unwrap_or("WhenEmpty");
+    let disruption =
+        json!({"consolidateAfter": consolidate_after, "consolidationPolicy": policy, "budgets": budgets});
     let mut pool = plain_pool(capacity_types, &disruption);
     set(&mut pool, &["metadata", "name"], json!(name));
     set(&mut pool, &["spec", "weight"], json!(dice.between(1, 100)));

@@ -48,6 +48,8 @@ breaks! {
     policy_ignored: PolicyIgnored, ImagesAccepted, Quick, 100;
     retags_unseen: RetagsUnseen, NewestTaken, Quick, 30;
     emptied_forgotten: EmptiedForgotten, EmptyNodesGo, Quick, 60;
+    dear_types: DearTypes, ConsolidationSaves, Quick, 60;
+    undone_forgotten: UndoneForgotten, DisruptingIsHeld, Quick, 60;
     strangers_adopted: StrangersAdopted, RestoreKillsNothing, Restored, 200;
 }
 

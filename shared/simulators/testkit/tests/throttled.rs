@@ -150,14 +150,7 @@ fn world(capacity_type: &str, deployments: Vec<Value>) -> Scenario {
         seed: 1,
         types: Vec::new(),
         zones: Vec::new(),
-        clusters: vec![ClusterForm {
-            name: CLUSTER.to_owned(),
-            max_nodes: None,
-            reserved_capacity: false,
-            image_owners: Vec::new(),
-            zonal_shift: false,
-            objects,
-        }],
+        clusters: vec![ClusterForm { name: CLUSTER.to_owned(), objects, ..ClusterForm::default() }],
         images: vec![image],
         steps: Vec::new(),
     }

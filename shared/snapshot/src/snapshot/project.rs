@@ -162,16 +162,16 @@ pub(crate) fn pod_row(pod: &Value) -> Value {
         .map(|(key, value)| (key.to_owned(), json!(value)))
         .collect();
     let (name, node) = (object::name(pod), text(pod, "/spec/nodeName").unwrap_or_default());
-    let (uid, created) = if node.is_empty() {
+    let (uid, since) = if node.is_empty() {
         (object::uid(pod), seconds("/metadata/creationTimestamp"))
     } else {
-        (bound_uid(name, object::uid(pod)), Value::Null)
+        (bound_uid(name, object::uid(pod)), scheduled(pod).map_or(Value::Null, bound_seconds))
     };
     let asks = object::texts(pod, "/metadata/annotations").any(|(key, _)| key == DO_NOT_DISRUPT);
     let mut row = vec![
         json!(name),
         json!(uid),
-        created,
+        since,
         json!(node),
         json!(text(pod, "/status/phase").unwrap_or("Pending")),
         json!(flags(pod)),
@@ -190,13 +190,23 @@ fn bound_uid<'a>(name: &'a str, uid: &'a str) -> &'a str {
     if Uid::parse(name).is_ok() { name } else { uid }
 }
 
+fn scheduled(pod: &Value) -> Option<&Value> {
+    list(pod, "/status/conditions").iter().find(|c| text(c, "/type") == Some("PodScheduled"))
+}
+
+/// When a bound pod was bound.
+fn bound_seconds(scheduled: &Value) -> Value {
+    let bound = text(scheduled, "/status") == Some("True");
+    let at = object::time(scheduled, "/lastTransitionTime").filter(|_| bound);
+    at.map_or(Value::Null, |at| json!(at.as_second()))
+}
+
 fn flags(pod: &Value) -> String {
     let mut flags = String::new();
     if object::condition(pod, "Ready") == Some("True") {
         flags.push('r');
     }
-    let scheduled = list(pod, "/status/conditions").iter().find(|c| text(c, "/type") == Some("PodScheduled"));
-    if let Some(condition) = scheduled
+    if let Some(condition) = scheduled(pod)
         && text(condition, "/status") == Some("False")
     {
         match text(condition, "/reason") {

@@ -56,7 +56,8 @@ fn pod(app: usize, n: usize, extra: Value) -> PodRef {
             "terminationGracePeriodSeconds": 30,
         },
         "status": {"phase": "Running", "startTime": at(1_700_000_100 + n as i64 % 1_000).to_string(),
-            "conditions": [{"type": "Ready", "status": "True"}]},
+            "conditions": [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True",
+                "lastTransitionTime": at(1_700_000_050 + n as i64 % 1_000).to_string()}]},
     });
     merge(&mut pod, &extra);
     Arc::new(SeenPod::read(&pod).unwrap())
@@ -198,6 +199,7 @@ fn a_bound_pod_is_known_by_its_name_and_a_waiting_one_by_its_uid() {
     let [other, long, kept, bound, waiting] = snapshot.pods.as_slice() else { panic!("{:?}", snapshot.pods) };
     assert_eq!(Ok(bound.uid.clone()), pod_uid("shop", "web-1-7d9c5b7c8f-00000"));
     assert_eq!((bound.created_at, bound.started_at), (None, None));
+    assert_eq!((bound.bound_at, waiting.bound_at), (Some(at(1_700_000_050)), None));
     assert_ne!(other.uid, bound.uid);
     assert!(long.uid.as_str().ends_with("-1c2d-4e3f-8a9b-0000000278dd"), "{}", long.uid);
     assert_eq!(kept.started_at, Some(at(1_700_000_103)));
@@ -227,7 +229,7 @@ fn rows_of_older_agents_are_read() {
     let snapshot = fixture.read(&mut ChunkCache::default());
     let [bound] = snapshot.pods.as_slice() else { panic!("{:?}", snapshot.pods) };
     assert_eq!(bound.uid.as_str(), "5a1c0e52-bound");
-    assert_eq!((bound.created_at, bound.started_at), (Some(at(1_700_000_000)), Some(at(1_700_000_100))));
+    assert_eq!((bound.bound_at, bound.started_at), (Some(at(1_700_000_000)), Some(at(1_700_000_100))));
 }
 
 #[test]

@@ -4,8 +4,8 @@
 
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{
-    Claim, ClaimPhase, ClaimState, CommandRole, Drift, DriftReason, LaunchFailure, LaunchedInstance,
-    MinValuesState, RemovalReason, Terms,
+    Claim, ClaimPhase, ClaimState, CommandRole, Consolidatable, Drift, DriftReason, LaunchFailure,
+    LaunchedInstance, MinValuesState, RemovalReason, Terms,
 };
 
 use super::form::{Attributes, FieldError, Fields, ItemForm};
@@ -22,6 +22,8 @@ impl ItemForm for Claim {
         to.text("pool", &self.pool);
         to.text("class", &self.class);
         to.text_if("class_hash", self.class_hash.map(|hash| hash.to_string()));
+        to.text_if("pool_hash", self.pool_hash.map(|hash| hash.to_string()));
+        to.texts_if("security_groups", self.security_groups.as_ref());
         to.text("launch", &self.launch);
         to.time("created_at", self.created_at);
         to.text_if("expire_after", self.terms.map(|terms| terms.expire_after_text()));
@@ -41,7 +43,10 @@ impl ItemForm for Claim {
             to.text("from", &drift.from);
             to.text("to", &drift.to);
         });
-        to.time_if("empty_since", self.empty_since);
+        to.map_if("consolidatable", self.consolidatable.as_ref(), |mark, to| {
+            to.time("since", mark.since);
+            to.text_if("pods", mark.pods.as_ref());
+        });
         write_state(&self.state, to);
     }
 
@@ -53,6 +58,8 @@ impl ItemForm for Claim {
             pool: from.parsed("pool")?,
             class: from.parsed("class")?,
             class_hash: from.parsed_if("class_hash")?,
+            pool_hash: from.parsed_if("pool_hash")?,
+            security_groups: from.texts_if("security_groups")?,
             launch: from.parsed("launch")?,
             created_at: from.time("created_at")?,
             state: read_state(from)?,
@@ -64,7 +71,9 @@ impl ItemForm for Claim {
                     to: from.string("to")?,
                 })
             })?,
-            empty_since: from.time_if("empty_since")?,
+            consolidatable: from.map_if("consolidatable", |from| {
+                Ok(Consolidatable { since: from.time("since")?, pods: from.string_if("pods")? })
+            })?,
             role: replaces.map_or(CommandRole::None, CommandRole::Replacement),
             terms: read_terms(from)?,
             min_values: match from.value_if(MIN_VALUES) {

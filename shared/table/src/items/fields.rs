@@ -184,6 +184,17 @@ impl<'a> Fields<'a> {
         self.elements(name)?.iter().enumerate().map(element).collect()
     }
 
+    /// A list of parsed texts that may be missing.
+    ///
+    /// # Errors
+    /// When it is no list, or a text can't be parsed.
+    pub fn texts_if<T: FromStr<Err: fmt::Display>, C: FromIterator<T>>(
+        self,
+        name: &str,
+    ) -> Result<Option<C>, FieldError> {
+        self.value_if(name).map(|_| self.texts(name)).transpose()
+    }
+
     /// A list of maps; empty if missing.
     ///
     /// # Errors

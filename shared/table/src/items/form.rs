@@ -215,6 +215,18 @@ impl Attributes {
         self.value(name, Value::L(texts.into_iter().map(|text| Value::text(text.as_ref())).collect()));
     }
 
+    /// A list of texts, if there is one.
+    pub fn texts_if<T: AsRef<str>>(
+        &mut self,
+        name: &'static str,
+        texts: Option<impl IntoIterator<Item = T>>,
+    ) {
+        match texts {
+            Some(texts) => self.texts(name, texts),
+            None => self.remove.push(name),
+        }
+    }
+
     /// A map of texts.
     pub fn labels(&mut self, name: &'static str, labels: &BTreeMap<String, String>) {
         let labels = labels.iter().map(|(key, value)| (key.clone(), Value::text(value)));

@@ -31,7 +31,10 @@ impl ItemForm for Registry {
                 to.texts(DEFAULT_SPREAD, self.settings.default_spread.iter().map(ToString::to_string));
             }
         });
-        to.map("gates", |to| to.text(RESERVED_CAPACITY, self.gates.reserved_capacity.as_str()));
+        to.map("gates", |to| {
+            to.text(RESERVED_CAPACITY, self.gates.reserved_capacity.as_str());
+            to.text(SPOT_TO_SPOT, self.gates.spot_to_spot.as_str());
+        });
         to.text("agent_queue", &self.agent_queue);
         to.text("agent_role", &self.agent_role);
         to.map("allowed", |to| {
@@ -90,6 +93,7 @@ const NODE_PROFILES: &str = "node_profiles";
 const SNAPSHOT_OWNERS: &str = "snapshot_owners";
 const SNAPSHOT_TAGS: &str = "snapshot_tags";
 const RESERVED_CAPACITY: &str = "ReservedCapacity";
+const SPOT_TO_SPOT: &str = "SpotToSpotConsolidation";
 const LEARNED_MEMORY: &str = "learned_memory";
 const ZONAL_SHIFT: &str = "zonal_shift";
 const DRY_RUNS: &str = "dry_runs";
@@ -149,9 +153,6 @@ fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
 }
 
 fn read_gates(from: Fields<'_>) -> Result<Gates, FieldError> {
-    let reserved_capacity = match from.value_if(RESERVED_CAPACITY) {
-        Some(_) => from.word(RESERVED_CAPACITY, FeatureGate::parse)?,
-        None => Gates::default().reserved_capacity,
-    };
-    Ok(Gates { reserved_capacity })
+    let gate = |name| Ok(from.word_if(name, FeatureGate::parse)?.unwrap_or_default());
+    Ok(Gates { reserved_capacity: gate(RESERVED_CAPACITY)?, spot_to_spot: gate(SPOT_TO_SPOT)? })
 }

@@ -25,6 +25,9 @@ fn pdb(allowed: u32) -> PodDisruptionBudget {
 fn with_grace(mut world: DisruptionInput) -> DisruptionInput {
     let pool: &mut NodePool = &mut world.pools[0];
     pool.template.termination_grace_period = Some(SignedDuration::from_mins(5));
+    // The claims were made since.
+    let hash = PoolHash::of(&pool.template);
+    world.claims.iter_mut().for_each(|view| view.claim.pool_hash = Some(hash));
     world
 }
 

@@ -89,8 +89,9 @@ fn reserved(gate: FeatureGate, ids: &[&str]) -> DisruptionInput {
         available: 0,
     };
     let of_class = ClassReservations::restored(ids.iter().map(reservation).collect());
-    world.classes[0].reservations = ReservedCapacity::behind(Gates { reserved_capacity: gate })
-        .map(|right| DriftingReservations { right, of_class });
+    world.classes[0].reservations =
+        ReservedCapacity::behind(Gates { reserved_capacity: gate, ..Gates::default() })
+            .map(|right| DriftingReservations { right, of_class });
     world
 }
 
@@ -147,4 +148,106 @@ fn nothing_is_known_to_have_drifted_while_the_class_is_not_ready() {
     assert!(plan(&world).0.is_empty());
     world.classes.clear();
     assert!(plan(&world).0.is_empty());
+}
+
+/// The drift that is found of one initialised node in a changed world.
+fn found(change: impl Fn(&mut DisruptionInput)) -> Option<(DriftReason, String, String)> {
+    let mut world = cluster(vec![settled(0, NEW, busy(0))], BudgetNodes::Percent(100));
+    change(&mut world);
+    let (plan, _) = plan(&world);
+    let mark = plan.marks.into_iter().next()?;
+    mark.drift.map(|drift| (drift.reason, drift.from, drift.to))
+}
+
+fn reason(change: impl Fn(&mut DisruptionInput)) -> Option<DriftReason> {
+    found(change).map(|(reason, ..)| reason)
+}
+
+#[test]
+fn an_edited_template_of_the_pool_is_drift_and_an_edited_requirement_is_where_labels_differ() {
+    assert_eq!(found(|_| {}), None);
+    let labelled = |world: &mut DisruptionInput| {
+        world.pools[0].template.labels.insert("team".to_owned(), "a".to_owned());
+    };
+    assert_eq!(reason(labelled), Some(DriftReason::NodePoolDrifted));
+    let requiring = |requirement: Requirement, label: Option<&str>| {
+        found(|world| {
+            world.pools[0].template.requirements.add(requirement.clone());
+            let labels = label.map(|value| ("team".to_owned(), value.to_owned()));
+            world.world.nodes[0].labels.extend(labels);
+        })
+    };
+    let asked = || Requirement::one_of("team", ["a", "b"]);
+    assert_eq!(requiring(asked(), Some("b")), None);
+    let (reason, from, to) = requiring(asked(), Some("c")).unwrap();
+    assert_eq!((reason, from.as_str()), (DriftReason::RequirementsDrifted, "team=c"));
+    assert!(to.contains("team") && to.contains('a'), "{to}");
+    assert_eq!(requiring(asked(), None).unwrap().1, "no label team");
+    assert_eq!(requiring(Requirement::does_not_exist("team"), None), None);
+}
+
+#[test]
+fn an_edited_class_and_other_security_groups_are_drift() {
+    let hashes = |had: &'static str, has: &'static str| {
+        reason(move |world| {
+            world.claims[0].claim.class_hash = Some(had.parse().unwrap());
+            world.classes[0].hash = Some(has.parse().unwrap());
+        })
+    };
+    assert_eq!(hashes("1", "1"), None);
+    assert_eq!(hashes("1", "2"), Some(DriftReason::NodeClassDrift));
+    let groups = found(|world| world.classes[0].security_groups = ["sg-1", "sg-2"].map(group).into());
+    let (reason, from, to) = groups.unwrap();
+    assert_eq!((reason, from.as_str(), to.as_str()), (DriftReason::SecurityGroupDrift, "sg-1", "sg-1,sg-2"));
+}
+
+#[test]
+fn a_type_that_the_pool_has_no_longer_is_drift_of_nodes_that_are_an_hour_old() {
+    let without = |age: i64, change: &dyn Fn(&mut DisruptionInput)| {
+        reason(|world| {
+            world.claims[0].claim.created_at = at(-age);
+            change(world);
+        })
+    };
+    let types = |world: &mut DisruptionInput| {
+        world.world.pools[0].types = Arc::new(vec![FakeType::new("other.instance-type", 4, 4, 5).option()]);
+    };
+    let gone = Some(DriftReason::InstanceTypeNotFound);
+    assert_eq!(without(3600, &types), gone);
+    assert_eq!(without(3599, &types), None);
+    // No catalogue is no fact.
+    assert_eq!(without(3600, &|world| world.world.pools[0].types = Arc::new(Vec::new())), None);
+    let paid = |way: CapacityType| {
+        move |world: &mut DisruptionInput| {
+            if let ClaimState::Initialized { instance, .. } = &mut world.claims[0].claim.state {
+                instance.zone = Zone::parse("test-zone-3").unwrap();
+                instance.capacity_type = way;
+            }
+        }
+    };
+    // Zone 3 has no spot capacity, and a reserved node stays where its type is sold on demand.
+    assert_eq!(without(3600, &paid(CapacityType::Spot)), gone);
+    assert_eq!(without(3600, &paid(CapacityType::Reserved)), None);
+}
+
+#[test]
+fn a_claim_of_an_older_release_adopts_what_it_did_not_note() {
+    let mut world = cluster(vec![settled(0, NEW, busy(0)), settled(1, OLD, busy(1))], BudgetNodes::Count(1));
+    for view in &mut world.claims {
+        view.claim.pool_hash = None;
+        view.claim.security_groups = None;
+    }
+    world.pools[0].template.labels.insert("team".to_owned(), "a".to_owned());
+    let (first, _) = plan(&world);
+    let hash = Some(PoolHash::of(&world.pools[0].template));
+    let adopted = |index| Adoption {
+        claim: claim_name(index),
+        pool_hash: hash,
+        security_groups: Some(BTreeSet::from([group("sg-1")])),
+    };
+    // What drifts for another reason is written for that.
+    assert_eq!((first.adopted, first.marks.len()), (vec![adopted(0)], 1));
+    world.claims[0].claim.pool_hash = hash;
+    world.claims[0].claim.security_groups = Some(BTreeSet::from([group("sg-1")]));
+    assert_eq!(plan(&world).0.adopted, []);
 }

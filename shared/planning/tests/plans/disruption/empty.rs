@@ -1,7 +1,7 @@
 //! Empty nodes: when they are marked, and when they go.
 
 use super::*;
-use tenon_planning::disruption::EmptyMark;
+use tenon_domain::claim::Consolidatable;
 
 /// A cluster whose pool removes nodes that were empty for so many seconds.
 fn removing(after: i64, claims: Vec<ClaimView>, budget: BudgetNodes) -> DisruptionInput {
@@ -13,15 +13,16 @@ fn removing(after: i64, claims: Vec<ClaimView>, budget: BudgetNodes) -> Disrupti
 /// A claim whose Node has been seen empty so many seconds ago.
 fn emptied(index: usize, ago: i64, pods: Vec<Pod>) -> ClaimView {
     let mut view = settled(index, NEW, pods);
-    view.claim.empty_since = Some(at(-ago));
+    view.claim.consolidatable = Some(Consolidatable { since: at(-ago), pods: None });
     view
 }
 
 fn marks(plan: &DisruptionPlan) -> Vec<(String, Option<i64>)> {
-    let shown = |mark: &EmptyMark| {
-        (mark.claim.to_string(), mark.since.map(|since| since.as_second() - at(0).as_second()))
+    let shown = |mark: &ConsolidatableMark| {
+        let since = mark.mark.as_ref().map(|mark| mark.since.as_second() - at(0).as_second());
+        (mark.claim.to_string(), since)
     };
-    plan.emptied.iter().map(shown).collect()
+    plan.consolidatable.iter().map(shown).collect()
 }
 
 #[test]
@@ -123,7 +124,7 @@ fn c106_what_must_stay_isnt_removed_though_it_is_empty() {
 fn the_room_of_a_node_that_goes_is_promised_to_nobody() {
     // Both would be a place for the drifted node's pod; the one that is empty goes.
     let mut leaving = drifted(0, -30, busy(0));
-    leaving.claim.empty_since = None;
+    leaving.claim.consolidatable = None;
     let world = removing(30, vec![leaving, emptied(1, 60, Vec::new())], BudgetNodes::Count(2));
     let (plan, _) = plan(&world);
     assert_eq!(candidates(&plan), ["default-00001", "default-00000"]);
@@ -132,20 +133,14 @@ fn the_room_of_a_node_that_goes_is_promised_to_nobody() {
 }
 
 #[test]
-fn a_drifted_node_that_is_empty_is_marked_first_and_goes_by_either_reason() {
+fn a_drifted_node_that_is_empty_goes_by_either_reason() {
     let mut fresh = drifted(0, -30, Vec::new());
-    fresh.claim.empty_since = None;
-    let world = removing(30, vec![fresh.clone()], BudgetNodes::Count(1));
-    let (first, _) = plan(&world);
-    // Both would be written to the claim at once.
-    assert_eq!((marks(&first).len(), first.commands.len(), first.wake_at), (1, 0, Some(at(0))));
-
-    fresh.claim.empty_since = Some(at(-1));
-    let (second, _) = plan(&removing(30, vec![fresh.clone()], BudgetNodes::Count(1)));
-    assert_eq!(second.commands[0].reason, RemovalReason::Drifted);
+    fresh.claim.consolidatable = None;
+    let (first, _) = plan(&removing(30, vec![fresh.clone()], BudgetNodes::Count(1)));
+    assert_eq!((marks(&first).len(), first.commands[0].reason), (0, RemovalReason::Drifted));
 
     // Its drift may have to wait.
-    fresh.claim.empty_since = Some(at(-60));
+    fresh.claim.consolidatable = Some(Consolidatable { since: at(-60), pods: None });
     let mut world = removing(30, vec![fresh], BudgetNodes::Count(1));
     let budgets = &mut world.pools[0].disruption.budgets;
     budgets[0].nodes = BudgetNodes::Count(0);

@@ -3,8 +3,10 @@
 
 mod blocked;
 mod commands;
+mod consolidation;
 mod drift;
 mod empty;
+mod exhaustive;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,11 +26,12 @@ use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::claim::{
     Claim, ClaimState, CommandRole, Drift, DriftReason, LaunchedInstance, RemovalReason, Terms,
 };
+use tenon_domain::class_hash::PoolHash;
 use tenon_domain::class_status::{ImageVariant, ResolvedImage};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NamespacedName, NodeClassName,
-    NodeName, NodePoolName, SubnetId, Zone,
+    NodeName, NodePoolName, SecurityGroupId, SubnetId, Zone,
 };
 use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::registry::{FeatureGate, Gates};
@@ -38,8 +41,8 @@ use tenon_domain::reservation::{
 };
 use tenon_domain::taint::Toleration;
 use tenon_planning::disruption::{
-    ClaimView, ClassReadiness, ClassView, CommandStep, DisruptionInput, DisruptionPlan, DisruptionReport,
-    DriftingReservations, HaltState, NodeView, RefusalReason, plan,
+    Adoption, ClaimView, ClassReadiness, ClassView, CommandStep, ConsolidatableMark, DisruptionInput,
+    DisruptionPlan, DisruptionReport, DriftingReservations, HaltState, NodeView, RefusalReason, plan,
 };
 use tenon_planning::provision::Occupancy;
 use tenon_planning::provision::{NodeKind, StepBudget};
@@ -85,6 +88,8 @@ pub(super) fn settled(index: usize, image: &str, pods: Vec<Pod>) -> ClaimView {
     ClaimView {
         claim: Claim {
             revision: 5,
+            pool_hash: Some(PoolHash::of(&node_pool("default").template)),
+            security_groups: Some(BTreeSet::from([group("sg-1")])),
             state: ClaimState::Initialized {
                 instance: instance(index, image),
                 node: node.clone(),
@@ -110,6 +115,10 @@ pub(super) fn settled(index: usize, image: &str, pods: Vec<Pod>) -> ClaimView {
     }
 }
 
+pub(super) fn group(id: &str) -> SecurityGroupId {
+    SecurityGroupId::parse(id).unwrap()
+}
+
 pub(super) fn class() -> ClassView {
     ClassView {
         name: NodeClassName::parse("default").unwrap(),
@@ -123,6 +132,8 @@ pub(super) fn class() -> ClassView {
             created_at: at(0),
         }],
         failed_images: BTreeSet::new(),
+        hash: None,
+        security_groups: BTreeSet::from([group("sg-1")]),
         subnets: vec![SubnetId::parse("subnet-1").unwrap()],
         reservations: None,
         placement_group: None,
@@ -146,6 +157,7 @@ pub(super) fn cluster(claims: Vec<ClaimView>, budget: BudgetNodes) -> Disruption
     }
     DisruptionInput {
         now: at(0),
+        spot_to_spot: FeatureGate::Disabled,
         halt: HaltState::Running,
         claims,
         classes: vec![class()],

@@ -41,7 +41,7 @@ fn default_region() -> String {
 }
 
 /// A cluster of a scenario.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ClusterForm {
     /// Its name.
@@ -52,6 +52,9 @@ pub struct ClusterForm {
     /// Whether its gate `ReservedCapacity` is open.
     #[serde(default)]
     pub reserved_capacity: bool,
+    /// Whether its gate `SpotToSpotConsolidation` is open.
+    #[serde(default)]
+    pub spot_to_spot_consolidation: bool,
     /// The owners of images that its stack allows; `self` and `amazon` where absent.
     #[serde(default)]
     pub image_owners: Vec<String>,

@@ -226,7 +226,10 @@ fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) ->
         kubernetes_version: "1.35".to_owned(),
         service_cidr: "10.100.0.0/16".to_owned(),
         settings: ClusterSettings { zonal_shift: gate(form.zonal_shift), ..ClusterSettings::default() },
-        gates: Gates { reserved_capacity: gate(form.reserved_capacity) },
+        gates: Gates {
+            reserved_capacity: gate(form.reserved_capacity),
+            spot_to_spot: gate(form.spot_to_spot_consolidation),
+        },
         agent_queue: format!("{}-agent-{name}", region.installation.id),
         agent_role: format!("arn:aws:iam::{}:role/{name}-tenon-agent", region.installation.account),
         allowed: Allowances {

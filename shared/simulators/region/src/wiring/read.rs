@@ -313,9 +313,9 @@ mod tests {
         assert_eq!(routed(BusName::Tenon, &event(&["pods"], 3)), ["provisioner"]);
         assert!(routed(BusName::Tenon, &event(&["pods"], 0)).is_empty());
         assert_eq!(routed(BusName::Tenon, &event(&["nodes"], 0)), ["lifecycle"]);
-        let emptied = json!({"source": "tenon.agent.prod", "detail-type": "Snapshot Changed",
-            "detail": {"changed": ["pods"], "pending_pods": 0, "deletions": 0, "emptied": 1}});
-        assert_eq!(routed(BusName::Tenon, &emptied), ["disruption"]);
+        let freed = json!({"source": "tenon.agent.prod", "detail-type": "Snapshot Changed",
+            "detail": {"changed": ["pods"], "pending_pods": 0, "deletions": 0, "freed": 1}});
+        assert_eq!(routed(BusName::Tenon, &freed), ["disruption"]);
     }
 
     #[test]

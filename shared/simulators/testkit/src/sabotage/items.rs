@@ -233,3 +233,17 @@ pub(super) fn raise_revision(task: &str, commit: &mut Commit) {
         });
     }
 }
+
+/// A command that ends gives back no candidate.
+pub(super) fn forget_undone(commit: &mut Commit) {
+    let has = |item: &Item, phase: &str| item.get("phase").and_then(Value::as_text) == Some(phase);
+    let of = |write: &Write, kind: &str, phase: &str| match write {
+        Write::Set { key, set, .. } | Write::Put { key, item: set } => {
+            key.sk.starts_with(kind) && has(set, phase)
+        }
+        Write::Add { .. } | Write::Delete { .. } => false,
+    };
+    if commit.writes.iter().any(|write| of(write, "COMMAND#", "Done")) {
+        commit.writes.retain(|write| !of(write, "NODECLAIM#", "Initialized"));
+    }
+}

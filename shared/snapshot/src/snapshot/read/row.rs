@@ -52,8 +52,9 @@ pub(super) fn read_row(row: &Value, shape: &ReadShape) -> Result<Pod, Unreadable
     Ok(Pod {
         uid: uid.map_err(malformed)?,
         name: NamespacedName { namespace: shape.namespace.clone(), name },
-        created_at: seconds(2),
+        created_at: if node.is_none() { seconds(2) } else { None },
         started_at: seconds(6),
+        bound_at: if node.is_some() { seconds(2) } else { None },
         node,
         phase: PodPhase::parse(field(4)).unwrap_or_default(),
         readiness: if flags.contains('r') { Readiness::Ready } else { Readiness::NotReady },

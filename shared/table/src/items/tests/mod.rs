@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use tenon_domain::catalog::LearnedRecord;
-use tenon_domain::claim::{Claim, ClaimState, CommandRole, Drift, DriftReason, LaunchedInstance, Terms};
+use tenon_domain::claim::{
+    Claim, ClaimState, CommandRole, Consolidatable, Drift, DriftReason, LaunchedInstance, Terms,
+};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::CommandState;
 use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
@@ -67,10 +69,11 @@ fn every_kind_has_its_golden_form_and_reads_back() {
         to: "ami-0def".into(),
     };
     let role = CommandRole::Replacement("command-1".parse().unwrap());
+    let could_go = Consolidatable { since: at("00:10:00"), pods: Some("3k9x2".into()) };
     golden(
         text,
         keys::claim(c, &name("default-3k9x2")),
-        &Claim { drift: Some(drift), empty_since: Some(at("00:10:00")), role, ..claim(ClaimState::Planned) },
+        &Claim { drift: Some(drift), consolidatable: Some(could_go), role, ..claim(ClaimState::Planned) },
     );
     golden(text, keys::launch(c, &launch().id), &launch());
     let settled = Launch {

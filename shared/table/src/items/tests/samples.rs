@@ -89,11 +89,13 @@ pub(super) fn claim(state: ClaimState) -> Claim {
         pool: "default".parse().unwrap(),
         class: "linux".parse().unwrap(),
         class_hash: Some("11148166120438674859".parse().unwrap()),
+        pool_hash: Some("14695981039346656037".parse().unwrap()),
+        security_groups: Some(["sg-1".parse().unwrap()].into()),
         launch: "launch-7".parse().unwrap(),
         created_at: at("00:00:00"),
         state,
         drift: None,
-        empty_since: None,
+        consolidatable: None,
         role: CommandRole::None,
         terms: Some(Terms {
             expire_after: Some(SignedDuration::from_hours(720)),
@@ -198,7 +200,7 @@ pub(super) fn registry_entry() -> Registry {
             default_spread: vec!["topology.kubernetes.io/zone=1:DoNotSchedule".parse().unwrap()],
             ..ClusterSettings::default()
         },
-        gates: Gates { reserved_capacity: FeatureGate::Enabled },
+        gates: Gates { reserved_capacity: FeatureGate::Enabled, spot_to_spot: FeatureGate::Enabled },
         agent_queue: "https://sqs.us-east-1.amazonaws.com/1/agent-prod".into(),
         agent_role: "arn:aws:iam::1:role/agent-prod".into(),
         allowed: Allowances {
@@ -267,7 +269,11 @@ pub(super) fn class_status() -> ClassStatus {
         asked_profile: None,
         profile_seen: None,
         reservations: Some(SeenReservations {
-            right: ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled }).unwrap(),
+            right: ReservedCapacity::behind(Gates {
+                reserved_capacity: FeatureGate::Enabled,
+                ..Gates::default()
+            })
+            .unwrap(),
             seen: SeenPart::Holds(vec![ClassReservation {
                 id: "cr-0abc".parse().unwrap(),
                 owner: "111122223333".into(),

@@ -1,0 +1,76 @@
+//! The policy `Balanced`: a move's share of its pool's cost against its share of the pool's disruption.
+//!
+//! Decides whether the saving is worth it: if its share is at least half of the disruption's.
+//!
+//! Source: kubernetes-sigs/karpenter `pkg/controllers/disruption/balanced.go`, `designs/balanced-consolidation.md`.
+
+use std::collections::BTreeMap;
+
+use tenon_domain::api::node_pool::ConsolidationPolicy;
+use tenon_domain::money::UsdPerHour;
+
+use super::candidate::UsedNode;
+use crate::disruption::blocked::reschedulable;
+use crate::disruption::cost;
+use crate::disruption::input::DisruptionInput;
+
+/// The least ratio of both shares is one to this.
+const WORTH: u128 = 2;
+
+/// Cost and disruption of each pool with the policy `Balanced`.
+#[derive(Debug, Default)]
+pub(crate) struct PoolTotals<'a>(BTreeMap<&'a str, PoolTotal>);
+
+#[derive(Debug, Default)]
+struct PoolTotal {
+    price: u64,
+    disruption: u64,
+}
+
+impl<'a> PoolTotals<'a> {
+    /// The disruption of all nodes of a pool, and the price of those that could go.
+    pub(crate) fn of(input: &'a DisruptionInput, nodes: &[UsedNode<'a>]) -> Self {
+        let balanced = |pool: &str| {
+            input.pools.iter().any(|one| {
+                let policy = one.disruption.consolidation_policy;
+                one.name.as_str() == pool && policy == ConsolidationPolicy::Balanced
+            })
+        };
+        let mut totals: BTreeMap<&str, PoolTotal> = BTreeMap::new();
+        for view in input.claims.iter().filter(|view| balanced(view.claim.pool.as_str())) {
+            let pods = view.node.as_ref().map(reschedulable).unwrap_or_default();
+            let total = totals.entry(view.claim.pool.as_str()).or_default();
+            total.disruption = total.disruption.saturating_add(cost::disruption(&pods));
+        }
+        for used in nodes {
+            if let Some(total) = totals.get_mut(used.pool.name.as_str()) {
+                total.price = total.price.saturating_add(used.price.nanos());
+            }
+        }
+        Self(totals)
+    }
+
+    /// Whether each of the nodes' pools with this policy approves. Of a move over several pools, each pool has the share of
+    /// the saving that it has of the price.
+    pub(crate) fn approve<'n>(
+        &self,
+        nodes: impl Iterator<Item = &'n UsedNode<'a>> + Clone,
+        saves: UsdPerHour,
+        price: UsdPerHour,
+    ) -> bool
+    where
+        'a: 'n,
+    {
+        self.0.iter().all(|(pool, total)| {
+            let own = || nodes.clone().filter(|used| used.pool.name.as_str() == *pool);
+            let moved: u128 = own().map(|used| u128::from(used.disruption)).sum();
+            if moved == 0 || price == UsdPerHour::ZERO {
+                return moved == 0;
+            }
+            let paid: u128 = own().map(|used| u128::from(used.price.nanos())).sum();
+            let saved = u128::from(saves.nanos()).saturating_mul(paid) / u128::from(price.nanos());
+            let shares = saved.saturating_mul(total.disruption.into()).saturating_mul(WORTH);
+            saved > 0 && shares >= moved.saturating_mul(total.price.into())
+        })
+    }
+}

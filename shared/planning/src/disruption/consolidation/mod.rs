@@ -1,0 +1,172 @@
+//! Consolidation: used nodes go where their pods cost less elsewhere.
+//!
+//! Decides which nodes could go together (`search`), what that saves (`proposal`), since when (marks on the claims), and
+//! the commands within the budgets. Two looks, [`LOOKED_TWICE`] apart at least, must find a node; other pods on it begin
+//! the wait again. Nodes that pods came to within `consolidateAfter` take no pods of others.
+//!
+//! Source: kubernetes-sigs/karpenter `pkg/controllers/disruption`; karpenter.sh/docs/concepts/disruption. Unlike the peer,
+//! one look considers all sets and begins all commands.
+//!
+//! [`LOOKED_TWICE`]: super::emptiness::LOOKED_TWICE
+
+mod balanced;
+mod candidate;
+mod proposal;
+mod search;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use tenon_domain::budget::DisruptionReason;
+use tenon_domain::claim::RemovalReason;
+use tenon_domain::digest::Digest;
+use tenon_domain::id::CommandId;
+
+use super::advance::look_again;
+use super::blocked::PodsWord;
+use super::budget::{Allowance, BudgetLedger};
+use super::input::{ClaimView, DisruptionInput};
+use super::moving::{SpareCapacity, node_name};
+use super::output::{DisruptionPlan, DisruptionReport, NewCommand, NotDisrupted};
+use super::{WantedMarks, held, refuse};
+use balanced::PoolTotals;
+use candidate::UsedNode;
+use proposal::{Judge, Move, Proposal};
+use search::{Search, SearchEnd};
+
+/// Adds commands for used nodes whose time has come. Returns the marks of all that could go.
+pub(crate) fn consolidate<'a>(
+    input: &'a DisruptionInput,
+    world: &mut SpareCapacity<'_>,
+    budgets: &mut BudgetLedger<'a>,
+    (empty, plan): (&WantedMarks, &mut DisruptionPlan),
+    report: &mut DisruptionReport,
+) -> WantedMarks {
+    let taken = plan.commands.iter().flat_map(|command| &command.candidates).cloned().collect();
+    let nodes = UsedNode::all(input, world, &taken);
+    // An empty node is about to go.
+    let goes = |view: &ClaimView| {
+        let kept = view.node.as_ref().is_none_or(|node| held(input, node, PodsWord::Counts).is_err());
+        empty.contains_key(&view.claim.name) && !kept
+    };
+    let closed = |view: &&ClaimView| takes_no_pods(input, view) || goes(view);
+    world.close(input.claims.iter().filter(closed).filter_map(node_name));
+    let free: Vec<usize> =
+        nodes.iter().enumerate().filter(|(_, used)| used.kept.is_none()).map(|(index, _)| index).collect();
+    let totals = PoolTotals::of(input, &nodes);
+    let allowed: BTreeMap<&str, usize> = input
+        .pools
+        .iter()
+        .map(|pool| {
+            let allowance = Allowance::of(input, pool, DisruptionReason::Underutilized);
+            (pool.name.as_str(), usize::try_from(allowance.allowed).unwrap_or(usize::MAX))
+        })
+        .collect();
+    let judge = Judge { input, nodes: &nodes, totals: &totals, allowed: &allowed };
+    let (found, alone, end) = Search::new(free.len(), |set: &[usize]| {
+        let set: Vec<usize> = set.iter().filter_map(|index| free.get(*index)).copied().collect();
+        tried(&judge, world, &set)
+    })
+    .run();
+    let mut moves = found.moves;
+    // Of kept nodes it is told only where they would go.
+    for (index, used) in nodes.iter().enumerate() {
+        if let Some(kept) = &used.kept
+            && tried(&judge, world, &[index]).is_some_and(|found| !found.moves.is_empty())
+        {
+            refuse(input, used.view, kept.clone(), plan, report);
+        }
+    }
+    let going: BTreeSet<usize> = moves.iter().flat_map(|one| &one.nodes).copied().collect();
+    for (nodes_of, reason) in alone.into_iter().flat_map(|proposal| proposal.refused) {
+        for used in nodes_of.iter().filter(|index| !going.contains(index)).filter_map(|at| nodes.get(*at)) {
+            refuse(input, used.view, NotDisrupted { reason: reason.clone(), again: None }, plan, report);
+        }
+    }
+    // What saves most is begun first.
+    moves.sort_by(|a, b| (b.saves, &a.nodes).cmp(&(a.saves, &b.nodes)));
+    for one in moves {
+        begin(input, &nodes, one, (world, budgets), plan, report);
+    }
+    marks(input, &nodes, &going, end)
+}
+
+/// Whether pods came to the node so lately that its pool's `consolidateAfter` isn't over.
+fn takes_no_pods(input: &DisruptionInput, view: &ClaimView) -> bool {
+    let pool = input.pools.iter().find(|pool| pool.name == view.claim.pool);
+    let after = pool.and_then(|pool| pool.disruption.consolidate_after);
+    let settled = view.node.as_ref().and_then(|node| candidate::settled_at(view, node));
+    let end = settled.zip(after).map(|(at, after)| at.checked_add(after).unwrap_or(Timestamp::MAX));
+    end.is_some_and(|end| input.now < end)
+}
+
+/// What these nodes save; `None` if their pods have no place elsewhere.
+fn tried(judge: &Judge<'_, '_>, world: &mut SpareCapacity<'_>, set: &[usize]) -> Option<Proposal> {
+    let of: Vec<&UsedNode<'_>> = set.iter().filter_map(|index| judge.nodes.get(*index)).collect();
+    let going: BTreeSet<&str> = of.iter().map(|used| used.node.name.as_str()).collect();
+    let pods: Vec<_> = of.iter().flat_map(|used| used.pods.iter().cloned()).collect();
+    let id = command_id(judge.input, &of)?;
+    let (plan, report) = world.plan(&id, &going, &pods);
+    report.unschedulable.is_empty().then(|| judge.propose(set, &plan))
+}
+
+/// The marks of nodes that could go. A node that wasn't tried keeps its own.
+fn marks(
+    input: &DisruptionInput,
+    nodes: &[UsedNode<'_>],
+    going: &BTreeSet<usize>,
+    end: SearchEnd,
+) -> WantedMarks {
+    let is_marked = |index: usize, used: &UsedNode<'_>| {
+        going.contains(&index) || (end == SearchEnd::OutOfTrials && used.view.claim.consolidatable.is_some())
+    };
+    let marked = nodes.iter().enumerate().filter(|(index, used)| is_marked(*index, used));
+    marked.map(|(_, used)| (used.view.claim.name.clone(), used.mark(input.now))).collect()
+}
+
+/// Begins a move whose nodes' time has come.
+fn begin<'a>(
+    input: &'a DisruptionInput,
+    nodes: &[UsedNode<'a>],
+    one: Move,
+    (world, budgets): (&mut SpareCapacity<'_>, &mut BudgetLedger<'a>),
+    plan: &mut DisruptionPlan,
+    report: &mut DisruptionReport,
+) {
+    let of: Vec<&UsedNode<'a>> = one.nodes.iter().filter_map(|index| nodes.get(*index)).collect();
+    let times = of.iter().map(|used| used.goes_at(used.mark(input.now).since));
+    let goes_at = times.max().unwrap_or(input.now);
+    let fresh = of.iter().any(|used| used.view.claim.consolidatable.as_ref() != Some(&used.mark(input.now)));
+    if fresh || input.now < goes_at {
+        look_again(plan, goes_at);
+        return;
+    }
+    if let Err(refused) = budgets.check_all(of.iter().map(|used| (used.pool, used.view))) {
+        for used in &of {
+            refuse(input, used.view, refused.clone(), plan, report);
+        }
+        return;
+    }
+    let (Some(id), Some(first)) = (command_id(input, &of), of.first()) else { return };
+    let going: BTreeSet<&str> = of.iter().map(|used| used.node.name.as_str()).collect();
+    let pods: Vec<_> = of.iter().flat_map(|used| used.pods.iter().cloned()).collect();
+    world.commit(&going, &one.plan, &pods);
+    of.iter().for_each(|used| budgets.take(used.view));
+    plan.commands.push(NewCommand {
+        id,
+        pool: first.pool.name.clone(),
+        reason: RemovalReason::Underutilized,
+        candidates: of.iter().map(|used| used.view.claim.name.clone()).collect(),
+        replacement: one.plan,
+        saves: Some(one.saves),
+    });
+}
+
+/// The command's id: of the claims and their revisions, so that one look makes the same command twice.
+fn command_id(input: &DisruptionInput, of: &[&UsedNode<'_>]) -> Option<CommandId> {
+    let claims = of.iter().map(|used| format!("{}#{}", used.view.claim.name, used.view.claim.revision));
+    let claims: BTreeSet<String> = claims.collect();
+    let cluster = [input.world.cluster.as_str(), "consolidation"];
+    let digest = Digest::of_texts(cluster.into_iter().chain(claims.iter().map(String::as_str)));
+    CommandId::parse(format!("command-{}", digest.base36(12))).ok()
+}

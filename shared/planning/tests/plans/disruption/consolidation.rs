@@ -1,0 +1,400 @@
+//! Consolidation: which used nodes go, what replaces them, and why others stay.
+
+use super::*;
+use tenon_domain::api::node_pool::ConsolidationPolicy;
+use tenon_domain::catalog::{Availability, InstanceTypeOption, Offering};
+use tenon_domain::id::ZoneId;
+use tenon_domain::labels;
+use tenon_domain::money::UsdPerHour;
+use tenon_domain::requirement::Requirements;
+use tenon_planning::disruption::UndoCause;
+use tenon_planning::provision::{PlannedClaim, PoolInput};
+
+/// A type by its CPUs, with a price in cents an hour, on demand and spot, in one zone.
+pub(super) fn machine(name: &'static str, cpu: i64, cents: u64) -> InstanceTypeOption {
+    let mut option = FakeType::new(name, cpu, 4 * cpu, 100).option();
+    let offering = |capacity_type, cents: u64| Offering {
+        zone: Zone::parse("test-zone-1").unwrap(),
+        zone_id: ZoneId::parse("tstz1").unwrap(),
+        capacity_type,
+        reservation: None,
+        price: Some(UsdPerHour::from_nanos(cents * 10_000_000)),
+        availability: Availability::Available,
+    };
+    option.offerings = vec![offering(CapacityType::Spot, cents), offering(CapacityType::OnDemand, cents)];
+    option.labels.replace(Requirement::one_of(labels::ZONE, ["test-zone-1"]));
+    option
+}
+
+/// A node: its type, how it is paid for, and the CPU of each of its pods in thousandths.
+type Given<'a> = (&'a str, CapacityType, &'a [u32]);
+
+use CapacityType::{OnDemand, Spot};
+
+/// A cluster of these nodes, whose pool consolidates at once and buys in these ways.
+pub(super) fn used(
+    types: Vec<InstanceTypeOption>,
+    buys: &[CapacityType],
+    nodes: &[Given<'_>],
+) -> DisruptionInput {
+    let mut types = types;
+    types.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
+    let views = nodes.iter().enumerate().map(|(index, (name, capacity_type, cpus))| {
+        let pods = cpus
+            .iter()
+            .enumerate()
+            .flat_map(|(n, cpu)| pods(&format!("web-{index}-{n}"), 1, shape(&[("cpu", &format!("{cpu}m"))])));
+        let mut view = settled(index, NEW, pods.collect());
+        if let ClaimState::Initialized { instance, .. } = &mut view.claim.state {
+            instance.instance_type = InstanceType::parse(*name).unwrap();
+            instance.capacity_type = *capacity_type;
+        }
+        view
+    });
+    let mut world = cluster(views.collect(), BudgetNodes::Percent(100));
+    let mut default: PoolInput = pool("default", types);
+    let ways = buys.iter().map(|way| way.as_str());
+    default.pool.template.requirements =
+        Requirements::from_iter([Requirement::one_of(labels::CAPACITY_TYPE, ways)]);
+    default.pool.disruption.budgets = vec![Budget::always(BudgetNodes::Percent(100))];
+    default.pool.disruption.consolidate_after = Some(SignedDuration::ZERO);
+    for (node, (name, capacity_type, _)) in world.world.nodes.iter_mut().zip(nodes) {
+        let option = default.types.iter().find(|one| one.facts.name.as_str() == *name).unwrap();
+        node.allocatable = option.allocatable.clone();
+        node.labels.extend(
+            [
+                (labels::INSTANCE_TYPE, *name),
+                (labels::ZONE, "test-zone-1"),
+                (labels::CAPACITY_TYPE, capacity_type.as_str()),
+                (labels::NODEPOOL, "default"),
+            ]
+            .map(|(key, value)| (key.to_owned(), value.to_owned())),
+        );
+    }
+    world.pools = vec![default.pool.clone()];
+    world.world.pools = vec![default];
+    world
+}
+
+pub(super) fn change(world: &mut DisruptionInput, change: impl Fn(&mut NodePool)) {
+    change(&mut world.pools[0]);
+    change(&mut world.world.pools[0].pool);
+}
+
+/// The plan of the second look, some seconds after the first, whose marks are written.
+pub(super) fn after(world: &DisruptionInput, seconds: i64) -> (DisruptionPlan, DisruptionReport) {
+    let (first, _) = plan(world);
+    assert!(first.commands.is_empty(), "one look isn't enough");
+    let mut world = world.clone();
+    for mark in first.consolidatable {
+        let view = world.claims.iter_mut().find(|view| view.claim.name == mark.claim).unwrap();
+        view.claim.consolidatable = mark.mark;
+    }
+    world.now = at(seconds);
+    world.world.now = world.now;
+    plan(&world)
+}
+
+fn looked_twice(world: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
+    after(world, 15)
+}
+
+fn launched(plan: &DisruptionPlan) -> Vec<&PlannedClaim> {
+    plan.commands.iter().flat_map(|command| &command.replacement.claims).collect()
+}
+
+fn types_of(claim: &PlannedClaim) -> Vec<&str> {
+    claim.instance_types.iter().map(InstanceType::as_str).collect()
+}
+
+fn three() -> Vec<InstanceTypeOption> {
+    vec![machine("x.large", 16, 80), machine("x.medium", 8, 40), machine("x.small", 4, 20)]
+}
+
+#[test]
+fn c109_three_expensive_nodes_become_one() {
+    for way in [OnDemand, Spot] {
+        let mut world = used(
+            three(),
+            &[way],
+            &[("x.large", way, &[1000]), ("x.large", way, &[1000]), ("x.large", way, &[1000])],
+        );
+        world.spot_to_spot = FeatureGate::Enabled;
+        let (plan, _) = looked_twice(&world);
+        // Two nodes' pods fit on the third, but one small node for all is cheaper.
+        assert_eq!(candidates(&plan).len(), 3, "{way:?}");
+        assert_eq!(launched(&plan).iter().map(|claim| types_of(claim)[0]).collect::<Vec<_>>(), ["x.small"]);
+        assert_eq!(plan.commands[0].saves, Some(UsdPerHour::from_nanos(2_200_000_000)));
+        assert!(plan.commands.iter().all(|command| command.reason == RemovalReason::Underutilized));
+    }
+    let mixed =
+        used(three(), &[OnDemand, Spot], &[("x.large", OnDemand, &[1000]), ("x.large", Spot, &[1000])]);
+    let (plan, _) = looked_twice(&mixed);
+    let [claim] = launched(&plan)[..] else { panic!("{plan:?}") };
+    assert_eq!(
+        (claim.capacity_types.clone(), claim.price),
+        ([Spot].into(), Some(UsdPerHour::from_nanos(200_000_000)))
+    );
+}
+
+#[test]
+fn c109_of_two_nodes_of_the_cheapest_type_one_goes() {
+    let world = used(three(), &[OnDemand], &[("x.small", OnDemand, &[500]), ("x.small", OnDemand, &[500])]);
+    let (plan, _) = looked_twice(&world);
+    assert_eq!((candidates(&plan).len(), launched(&plan).len()), (1, 0));
+}
+
+#[test]
+fn a_node_is_replaced_by_a_cheaper_one() {
+    let world = used(three(), &[OnDemand], &[("x.large", OnDemand, &[3000, 500])]);
+    let (plan, _) = looked_twice(&world);
+    let [claim] = launched(&plan)[..] else { panic!("{plan:?}") };
+    // Types that are no cheaper are no choice, so that EC2 can't give one.
+    assert_eq!(
+        (candidates(&plan), types_of(claim)),
+        (vec!["default-00000".to_owned()], vec!["x.small", "x.medium"])
+    );
+}
+
+#[test]
+fn what_would_save_too_little_stays_and_is_told() {
+    let types = || vec![machine("a.x", 4, 100), machine("b.x", 4, 97)];
+    let world = used(types(), &[OnDemand], &[("a.x", OnDemand, &[3000])]);
+    let (plan, report) = looked_twice(&world);
+    assert_eq!((plan.commands.len(), plan.consolidatable.len()), (0, 0));
+    assert_eq!(
+        report.refusals[0].reason.to_string(),
+        "cheaper nodes for its pods would save 3 %, and NodePool `default` asks for 5 %: annotation \
+         `tenon.dev/minimum-savings` changes that"
+    );
+    let with = |value: &str| {
+        let mut world = used(types(), &[OnDemand], &[("a.x", OnDemand, &[3000])]);
+        change(&mut world, |pool| {
+            pool.meta.annotations.insert(labels::MINIMUM_SAVINGS.to_owned(), value.to_owned());
+        });
+        let (plan, report) = looked_twice(&world);
+        (plan.commands.len(), report.unread.len())
+    };
+    assert_eq!(with("3%"), (1, 0));
+    assert_eq!(with("0.03"), (1, 0));
+    assert_eq!(with("0.031"), (0, 0));
+    assert_eq!(with("much"), (0, 1));
+}
+
+#[test]
+fn an_old_enough_node_goes_and_a_young_one_waits() {
+    let mut world = used(three(), &[OnDemand], &[("x.large", OnDemand, &[500])]);
+    change(&mut world, |pool| {
+        pool.meta.annotations.insert(labels::MINIMUM_NODE_LIFETIME.to_owned(), "30m".to_owned());
+    });
+    // It was made 1000 s ago.
+    let (young, _) = looked_twice(&world);
+    assert_eq!((young.commands.len(), young.wake_at), (0, Some(at(800))));
+    assert_eq!(after(&world, 800).0.commands.len(), 1);
+}
+
+/// A spot node, and so many cheaper types.
+fn spot_among(cheaper: usize) -> DisruptionInput {
+    const NAMES: [&str; 18] = [
+        "t.s01", "t.s02", "t.s03", "t.s04", "t.s05", "t.s06", "t.s07", "t.s08", "t.s09", "t.s10", "t.s11",
+        "t.s12", "t.s13", "t.s14", "t.s15", "t.s16", "t.s17", "t.s18",
+    ];
+    let cents = 10_u64..;
+    let mut types: Vec<_> =
+        NAMES.iter().zip(cents).take(cheaper).map(|(name, cents)| machine(name, 4, cents)).collect();
+    types.push(machine("x.used", 4, 60));
+    let mut world = used(types, &[Spot], &[("x.used", Spot, &[1000])]);
+    world.spot_to_spot = FeatureGate::Enabled;
+    world
+}
+
+#[test]
+fn c107_spot_is_replaced_by_spot_only_where_fifteen_types_are_cheaper() {
+    let (few, report) = looked_twice(&spot_among(14));
+    assert_eq!((few.commands.len(), refusals(&report)), (0, BTreeMap::from([("TooFewSpotTypes", 1)])));
+    assert!(report.refusals[0].reason.to_string().starts_with("14 types of spot nodes would be cheaper"));
+
+    let mut closed = spot_among(18);
+    closed.spot_to_spot = FeatureGate::Disabled;
+    let (none, report) = looked_twice(&closed);
+    assert_eq!((none.commands.len(), refusals(&report)), (0, BTreeMap::from([("SpotToSpotDisabled", 1)])));
+
+    let (plan, _) = looked_twice(&spot_among(18));
+    let [claim] = launched(&plan)[..] else { panic!("{plan:?}") };
+    assert_eq!((claim.instance_types.len(), types_of(claim)[0], types_of(claim)[14]), (15, "t.s01", "t.s15"));
+
+    // More types are kept where `minValues` asks for them.
+    let mut asking = spot_among(18);
+    change(&mut asking, |pool| {
+        let key = labels::INSTANCE_TYPE;
+        pool.template.requirements.add(Requirement::exists(key).with_min_values(Some(16)));
+    });
+    let (plan, _) = looked_twice(&asking);
+    assert_eq!(launched(&plan)[0].instance_types.len(), 16);
+}
+
+#[test]
+fn c110_a_node_that_pods_came_to_lately_takes_no_others() {
+    let nodes: [Given<'_>; 2] = [("x.small", OnDemand, &[500]), ("x.large", OnDemand, &[15_000])];
+    let with = |bound: i64, after: Option<i64>| {
+        let mut world = used(three(), &[OnDemand], &nodes);
+        change(&mut world, |pool| {
+            pool.disruption.consolidate_after = Some(SignedDuration::from_secs(60));
+        });
+        // The other node is of a pool of its own.
+        let mut own = world.pools[0].clone();
+        own.name = NodePoolName::parse("own").unwrap();
+        own.disruption.consolidate_after = after.map(SignedDuration::from_secs);
+        world.claims[1].claim.pool = own.name.clone();
+        world.pools.push(own);
+        world.claims[1].node.as_mut().unwrap().pods[0].bound_at = Some(at(bound));
+        world
+    };
+    let gone = |world: &DisruptionInput| candidates(&after(world, 60).0).len();
+    assert_eq!(gone(&with(-300, Some(60))), 1);
+    assert_eq!(gone(&with(50, Some(60))), 0);
+    // A pool that never consolidates has no such time.
+    assert_eq!(gone(&with(50, None)), 1);
+
+    // A cheaper new node is found all the same.
+    let mut world = with(50, Some(60));
+    if let ClaimState::Initialized { instance, .. } = &mut world.claims[0].claim.state {
+        instance.instance_type = InstanceType::parse("x.medium").unwrap();
+    }
+    let (plan, _) = after(&world, 60);
+    assert_eq!((candidates(&plan).len(), launched(&plan).len()), (1, 1));
+}
+
+#[test]
+fn c110_a_node_that_still_starts_is_no_target() {
+    let mut world =
+        used(three(), &[OnDemand], &[("x.small", OnDemand, &[500]), ("x.large", OnDemand, &[14_000])]);
+    world.world.nodes[1].kind = NodeKind::Starting;
+    assert_eq!(looked_twice(&world).0.commands.len(), 0);
+}
+
+#[test]
+fn pods_that_come_or_go_begin_the_wait_again() {
+    let mut world = used(three(), &[OnDemand], &[("x.large", OnDemand, &[500, 500])]);
+    change(&mut world, |pool| pool.disruption.consolidate_after = Some(SignedDuration::from_secs(60)));
+    let (first, _) = plan(&world);
+    world.claims[0].claim.consolidatable = first.consolidatable[0].mark.clone();
+    world.now = at(59);
+    world.claims[0].node.as_mut().unwrap().pods.pop();
+    let (second, _) = plan(&world);
+    let mark = second.consolidatable[0].mark.clone().unwrap();
+    assert_eq!((mark.since, second.wake_at, second.commands.len()), (at(59), Some(at(119)), 0));
+
+    // A pod that came counts from its binding.
+    let mut bound = used(three(), &[OnDemand], &[("x.large", OnDemand, &[500])]);
+    change(&mut bound, |pool| pool.disruption.consolidate_after = Some(SignedDuration::from_secs(60)));
+    bound.claims[0].node.as_mut().unwrap().pods[0].bound_at = Some(at(10));
+    assert_eq!(after(&bound, 60).0.commands.len(), 0);
+    assert_eq!(after(&bound, 70).0.commands.len(), 1);
+}
+
+#[test]
+fn c112_what_must_stay_stays_and_a_grace_period_changes_nothing() {
+    let check = |change: &dyn Fn(&mut DisruptionInput), expected: usize, told: &[(&'static str, usize)]| {
+        let mut world = used(three(), &[OnDemand], &[("x.large", OnDemand, &[500])]);
+        let terms =
+            Terms { expire_after: None, termination_grace_period: Some(SignedDuration::from_mins(5)) };
+        world.claims[0].claim.terms = Some(terms);
+        change(&mut world);
+        let (plan, report) = looked_twice(&world);
+        assert_eq!((plan.commands.len(), refusals(&report)), (expected, told.iter().copied().collect()));
+    };
+    let annotated = |world: &mut DisruptionInput, value: DoNotDisrupt, started: i64| {
+        let pod = &mut world.claims[0].node.as_mut().unwrap().pods[0];
+        pod.shape = Arc::new(PodShape { do_not_disrupt: value, ..(*pod.shape).clone() });
+        pod.started_at = Some(at(started));
+    };
+    let minute = DoNotDisrupt::For(SignedDuration::from_mins(1));
+    check(&|_| {}, 1, &[]);
+    check(
+        &|world| world.claims[0].node.as_mut().unwrap().do_not_disrupt = DoNotDisrupt::Always,
+        0,
+        &[("DoNotDisrupt", 1)],
+    );
+    check(&|world| annotated(world, DoNotDisrupt::Always, -100), 0, &[("DoNotDisrupt", 1)]);
+    check(&|world| annotated(world, minute.clone(), 0), 0, &[("DoNotDisrupt", 1)]);
+    check(&|world| annotated(world, minute.clone(), -100), 1, &[]);
+    check(&|world| annotated(world, DoNotDisrupt::Invalid("soon".to_owned()), -100), 1, &[]);
+    let guarded = |world: &mut DisruptionInput| {
+        let meta =
+            ObjectMeta { name: "guard".to_owned(), namespace: "default".to_owned(), ..ObjectMeta::default() };
+        world.pdbs.push(PodDisruptionBudget {
+            meta,
+            selector: Some(LabelSelector::default()),
+            bound: PdbBound::MaxUnavailable(IntOrPercent::Int(0)),
+            unhealthy_pods: UnhealthyPodEviction::IfHealthyBudget,
+            disruptions_allowed: 0,
+        });
+    };
+    check(&guarded, 0, &[("BlockedByPdb", 1)]);
+}
+
+#[test]
+fn the_budget_bounds_what_goes_at_once_and_what_is_merged() {
+    let nodes: Vec<Given<'_>> = vec![("x.large", OnDemand, &[1000]); 10];
+    let with = |budget: BudgetNodes| {
+        let mut world = used(three(), &[OnDemand], &nodes);
+        change(&mut world, |pool| pool.disruption.budgets = vec![Budget::always(budget)]);
+        let (plan, report) = looked_twice(&world);
+        (candidates(&plan).len(), refusals(&report).contains_key("BudgetExhausted"))
+    };
+    assert_eq!(with(BudgetNodes::Count(0)), (0, true));
+    assert_eq!(with(BudgetNodes::Count(1)), (1, true));
+    assert_eq!(with(BudgetNodes::Percent(30)), (3, true));
+    assert_eq!(with(BudgetNodes::Percent(100)).1, false);
+}
+
+#[test]
+fn a_pool_that_only_removes_empty_nodes_keeps_used_ones() {
+    let mut world = used(three(), &[OnDemand], &[("x.large", OnDemand, &[500])]);
+    change(&mut world, |pool| pool.disruption.consolidation_policy = ConsolidationPolicy::WhenEmpty);
+    assert!(looked_twice(&world).0.is_empty());
+}
+
+#[test]
+fn balanced_pools_weigh_the_saving_against_the_disruption() {
+    // One node in ten has a fiftieth of the pool's cost, and more pods than the others together.
+    let types = || vec![machine("x.large", 16, 1000), machine("x.small", 4, 20), machine("x.tiny", 2, 10)];
+    let mut nodes: Vec<Given<'_>> = vec![("x.large", OnDemand, &[15_000]); 9];
+    let many = [100; 15];
+    nodes.push(("x.small", OnDemand, &many));
+    let with = |policy: ConsolidationPolicy| {
+        let mut world = used(types(), &[OnDemand], &nodes);
+        change(&mut world, |pool| pool.disruption.consolidation_policy = policy);
+        let (plan, report) = looked_twice(&world);
+        (candidates(&plan).len(), refusals(&report).get("Unbalanced").copied())
+    };
+    assert_eq!(with(ConsolidationPolicy::WhenEmptyOrUnderutilized), (1, None));
+    assert_eq!(with(ConsolidationPolicy::Balanced), (0, Some(1)));
+}
+
+/// A consolidation that waits for its replacement.
+fn consolidating(replacement: ClaimState) -> DisruptionInput {
+    let mut world = commanded(replacement, 0, 0);
+    world.commands[0].reason = RemovalReason::Underutilized;
+    world.claims[0].claim.drift = None;
+    world
+}
+
+#[test]
+fn a_consolidation_is_undone_where_its_replacement_fails_or_its_pods_have_no_room() {
+    let failure = tenon_domain::claim::LaunchFailure { reason: "None".to_owned(), message: String::new() };
+    let (plan, _) =
+        tenon_planning::disruption::plan(&consolidating(ClaimState::LaunchFailed { at: at(0), failure }));
+    let undone = |cause| CommandStep::Undo { candidates: vec![claim_name(0)], cause };
+    assert_eq!(plan.advances[0].step, undone(UndoCause::ReplacementFailed));
+
+    let ready = || ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(0) };
+    let mut world = consolidating(ready());
+    let (plan, _) = tenon_planning::disruption::plan(&world);
+    assert_eq!(plan.advances[0].step, CommandStep::Drain { candidates: vec![claim_name(0)] });
+    // Other pods wait, and take the replacement's room.
+    world.world.pods = busy(7);
+    let (plan, _) = tenon_planning::disruption::plan(&world);
+    assert_eq!(plan.advances[0].step, undone(UndoCause::NoRoom));
+}
