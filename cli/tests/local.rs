@@ -165,6 +165,13 @@ fn a_region_that_is_up_answers() {
         let (status, list) = up.ask(&["get", kind]);
         assert_eq!(status, Some(0), "{kind}: {list}");
     }
+    let (_, nodes) = up.ask(&["get", "nodes", node, "-o", "json"]);
+    let nodes: Value = serde_json::from_str(&nodes).unwrap();
+    let shown = &nodes["items"][0];
+    assert_eq!((shown["claim"].as_str(), shown["disruption"].as_str()), (Some(name), Some("no")), "{shown}");
+    let price: f64 = shown["usd_per_hour"].as_str().unwrap().parse().unwrap();
+    let used = shown["requested_percent"]["cpu"].as_u64().unwrap();
+    assert!(price > 0.0 && used > 0 && shown["pods"].as_u64().unwrap() > 0, "{shown}");
     assert_eq!(up.ask(&["get", "claims", name]).0, Some(0));
     assert_eq!(up.ask(&["get", "claims", "absent"]).0, Some(1));
     assert_eq!(up.ask(&["get", "claims", "--cluster", "other"]).0, Some(2));

@@ -2,22 +2,20 @@
 
 use serde_json::{Map, Value as Json, json};
 use tenon_domain::Timestamp;
-use tenon_domain::api::Node;
-use tenon_domain::api::pod::Readiness;
 use tenon_domain::boot::BootRecord;
 use tenon_domain::class_status::{ConditionReason, ConditionType};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClusterName, Region};
-use tenon_domain::labels;
-use tenon_domain::resources::ResourceList;
+use tenon_domain::pool_status::PoolConditionType;
+use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_domain::unavailable::{Mark, MarkState};
-use tenon_snapshot::snapshot::{self, ChunkCache};
+use tenon_snapshot::snapshot;
 use tenon_table::items::{JournalOf, from_item, keys};
 use tenon_table::learned::read_learned;
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, TableError, query_all};
 
 use super::GetKind;
-use super::json;
+use super::{json, nodes};
 
 /// Which part of the table.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +50,7 @@ pub(crate) async fn list<T: Table>(
     let region = || Some(keys::region_pk(scope.region));
     let items = match kind {
         GetKind::Claims => by_prefix(table, cluster(), keys::NODE_CLAIM).await?,
-        GetKind::Pools => by_prefix(table, cluster(), keys::NODE_POOL).await?,
+        GetKind::Pools => pools(table, scope).await?,
         GetKind::Classes => {
             let mut classes = by_prefix(table, cluster(), keys::NODE_CLASS).await?;
             classes.iter_mut().for_each(show_reasons);
@@ -66,7 +64,7 @@ pub(crate) async fn list<T: Table>(
             let items = read_learned(table, scope.region, scope.now).await?;
             items.iter().map(|(what, item)| json::learned(what, item)).collect()
         }
-        GetKind::Nodes => nodes(table, scope).await?,
+        GetKind::Nodes => nodes::nodes(table, scope).await?,
         GetKind::Catalog => catalog(table, scope).await?,
         GetKind::Events => events(table, scope).await?,
     };
@@ -112,6 +110,29 @@ async fn unavailable<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Js
     };
     let said = items.iter().filter(|(key, item)| !forgotten(key, item));
     Ok(said.map(|(_, item)| Json::Object(json::item(item))).collect())
+}
+
+/// NodePools, with what pauses their voluntary disruption.
+async fn pools<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, ListError> {
+    let Some(cluster) = scope.cluster else { return Ok(Vec::new()) };
+    let mut pools = by_prefix(table, Some(keys::cluster_pk(cluster)), keys::NODE_POOL).await?;
+    let key = keys::registry(scope.region, cluster);
+    let registry = table.get(&key, Consistency::Eventual).await?;
+    let registry = registry.and_then(|item| from_item::<Registry>(&key, &item).ok());
+    let by_setting =
+        registry.is_some_and(|found| found.settings.voluntary_disruption == FeatureGate::Disabled);
+    let paused = PoolConditionType::DisruptionPaused.as_str();
+    for pool in pools.iter_mut().filter_map(Json::as_object_mut) {
+        let conditions = pool.get("conditions").and_then(Json::as_array).into_iter().flatten();
+        let kinds: Vec<&str> = conditions.filter_map(|one| one.get("type")?.as_str()).collect();
+        let by = match (by_setting, kinds.contains(&paused)) {
+            (true, _) => Some("by setting"),
+            (false, true) => Some("by annotation"),
+            (false, false) => None,
+        };
+        pool.insert("disruption_paused".to_owned(), json!(by));
+    }
+    Ok(pools)
 }
 
 /// Images, with what their instances showed: `boots` by cluster and class, and `failed` while a failure counts.
@@ -176,34 +197,4 @@ async fn events<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, 
     }
     lines.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(lines.into_iter().map(|(_, line)| Json::Object(line)).collect())
-}
-
-/// The Nodes of the agent's last report.
-async fn nodes<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, ListError> {
-    let Some(cluster) = scope.cluster else { return Ok(Vec::new()) };
-    let mut cache = ChunkCache::default();
-    let found = snapshot::read(table, cluster, Consistency::Strong, &mut cache).await?;
-    let mut nodes: Vec<Node> = found.map(|snapshot| snapshot.nodes).unwrap_or_default();
-    nodes.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(nodes.iter().map(node).collect())
-}
-
-fn node(node: &Node) -> Json {
-    let label = |key: &str| node.meta.labels.get(key);
-    let resources = |list: &ResourceList| -> Map<String, Json> {
-        list.iter().map(|(name, quantity)| (name.as_str().to_owned(), json!(quantity.to_string()))).collect()
-    };
-    json!({
-        "name": node.name.as_str(),
-        "pool": label(labels::NODEPOOL),
-        "instance_type": label(labels::INSTANCE_TYPE),
-        "zone": label(labels::ZONE),
-        "capacity_type": label(labels::CAPACITY_TYPE),
-        "provider_id": node.provider_id.as_ref().map(ToString::to_string),
-        "ready": matches!(node.readiness, Readiness::Ready),
-        "deleting": node.meta.deleted_at.is_some(),
-        "capacity": resources(&node.capacity),
-        "allocatable": resources(&node.allocatable),
-        "taints": node.taints.iter().map(ToString::to_string).collect::<Vec<_>>(),
-    })
 }

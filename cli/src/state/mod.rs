@@ -8,6 +8,7 @@ mod clear;
 mod json;
 mod kind;
 mod list;
+mod nodes;
 mod story;
 
 pub(crate) use clear::{clear, unlearn};

@@ -177,6 +177,7 @@ fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -
     });
     DisruptionInput {
         now: view.now,
+        paused: paused(view, snapshot),
         spot_to_spot: view
             .registry
             .as_ref()
@@ -190,6 +191,14 @@ fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -
         counted: world.counted(),
         world: world.input(world.pending(), Purpose::PendingPods, &BTreeSet::new()),
     }
+}
+
+/// The pools whose voluntary disruption is paused: all, if the cluster's setting says so.
+fn paused(view: &ClusterView, snapshot: &Snapshot) -> BTreeSet<NodePoolName> {
+    let settings = view.registry.as_ref().map(|registry| &registry.settings);
+    let all = settings.is_ok_and(|settings| settings.voluntary_disruption == FeatureGate::Disabled);
+    let pools = snapshot.node_pools.iter().filter(|pool| all || pool.is_paused());
+    pools.map(|pool| pool.name.clone()).collect()
 }
 
 /// A class whose spec changed since its last resolution says nothing about drift.

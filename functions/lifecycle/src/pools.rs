@@ -11,6 +11,7 @@ use tenon_domain::api::NodePool;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, RemovalReason};
 use tenon_domain::class_status::{ConditionStatus, ConditionType};
 use tenon_domain::id::NodePoolName;
+use tenon_domain::labels::PAUSE_DISRUPTION;
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
@@ -114,6 +115,7 @@ fn conditions(pool: &NodePool, before: Option<&PoolStatus>, input: &LifecycleInp
         (PoolConditionType::NodeRegistrationHealthy, registration(&pool.name, input)),
     ];
     found.extend(unsupported(pool).map(|unsupported| (PoolConditionType::Unsupported, unsupported)));
+    found.extend(paused(pool).map(|paused| (PoolConditionType::DisruptionPaused, paused)));
     found.into_iter().map(|(condition, found)| dated(condition, found, before, input.now)).collect()
 }
 
@@ -124,6 +126,17 @@ fn unsupported(pool: &NodePool) -> Option<FoundCondition> {
         status: ConditionStatus::True,
         reason: "UnsupportedFields".to_owned(),
         message: format!("unsupported, so ignored: `{}`", fields.join("`, `")),
+    })
+}
+
+/// Says that an annotation pauses voluntary disruption of the pool's nodes.
+fn paused(pool: &NodePool) -> Option<FoundCondition> {
+    pool.is_paused().then(|| FoundCondition {
+        status: ConditionStatus::True,
+        reason: "Annotation".to_owned(),
+        message: format!(
+            "its annotation `{PAUSE_DISRUPTION}` keeps its nodes from being disrupted voluntarily"
+        ),
     })
 }
 

@@ -222,8 +222,8 @@ impl<'a> PropertyReader<'a> {
 
     fn settings(&mut self) -> ClusterSettings {
         let default = ClusterSettings::default();
-        let [learned_memory, zonal_shift, dry_runs] =
-            ["LearnedMemory", "ZonalShift", "DryRuns"].map(|name| self.gate(name));
+        let [learned_memory, zonal_shift, dry_runs, voluntary_disruption] =
+            ["LearnedMemory", "ZonalShift", "DryRuns", "VoluntaryDisruption"].map(|name| self.gate(name));
         let preferences =
             self.parsed_if("PreferencePolicy", "`Respect` or `Ignore`", PreferencePolicy::parse);
         let min_values =
@@ -237,6 +237,7 @@ impl<'a> PropertyReader<'a> {
                 min_values: min_values.unwrap_or(default.policies.min_values),
             },
             dry_runs: dry_runs.unwrap_or(default.dry_runs),
+            voluntary_disruption: voluntary_disruption.unwrap_or(default.voluntary_disruption),
             learned_memory: learned_memory.unwrap_or(default.learned_memory),
             zonal_shift: zonal_shift.unwrap_or(default.zonal_shift),
             ..default
@@ -408,6 +409,8 @@ mod tests {
         assert_eq!(shifting.settings.dry_runs, FeatureGate::Enabled);
         let undried = parsed(&[("DryRuns", Some(json!("Disabled")))]).unwrap();
         assert_eq!(undried.settings.dry_runs, FeatureGate::Disabled);
+        let paused = parsed(&[("VoluntaryDisruption", Some(json!("Disabled")))]).unwrap();
+        assert_eq!(paused.settings.voluntary_disruption, FeatureGate::Disabled);
         let open = parsed(&[("SpotToSpotConsolidation", Some(json!("Enabled")))]).unwrap();
         assert_eq!(
             [undried, open].map(|one| one.gates.spot_to_spot),
@@ -501,7 +504,9 @@ mod tests {
         assert_eq!(wrong("SnapshotTags", json!(["a"])), 1);
         assert_eq!(wrong("MaxNodes", json!("many")), 1);
         assert_eq!(wrong("ReservedCapacity", json!("On")), 1);
-        for gate in ["LearnedMemory", "ZonalShift", "DryRuns", "SpotToSpotConsolidation"] {
+        for gate in
+            ["LearnedMemory", "ZonalShift", "DryRuns", "SpotToSpotConsolidation", "VoluntaryDisruption"]
+        {
             assert_eq!(wrong(gate, json!("On")), 1);
         }
         assert_eq!(wrong("PreferencePolicy", json!("ignore")), 1);

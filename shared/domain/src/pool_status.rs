@@ -54,5 +54,8 @@ crate::words! {
         /// Tenon's own: names fields that Tenon doesn't act on. It exists only if there are any, and doesn't gate
         /// `Ready`.
         Unsupported = "tenon.dev/Unsupported",
+        /// Tenon's own: none of its nodes is disrupted voluntarily. It exists only while that is so, and doesn't gate
+        /// `Ready`.
+        DisruptionPaused = "tenon.dev/DisruptionPaused",
     }
 }

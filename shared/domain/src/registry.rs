@@ -65,6 +65,8 @@ pub struct ClusterSettings {
     pub zonal_shift: FeatureGate,
     /// Whether EC2 is asked by dry runs if it allows launches from classes.
     pub dry_runs: FeatureGate,
+    /// Whether nodes are disrupted voluntarily.
+    pub voluntary_disruption: FeatureGate,
     /// How pods' and pools' wishes count.
     pub policies: PlanPolicies,
     /// The default constraints of its kube-scheduler, if its configuration lists any (Karpenter's `SCHEDULER_CONFIG`).
@@ -82,6 +84,7 @@ impl Default for ClusterSettings {
             learned_memory: FeatureGate::Enabled,
             zonal_shift: FeatureGate::Disabled,
             dry_runs: FeatureGate::Enabled,
+            voluntary_disruption: FeatureGate::Enabled,
             policies: PlanPolicies::default(),
             default_spread: Vec::new(),
         }

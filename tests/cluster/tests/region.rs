@@ -252,6 +252,46 @@ fn a_new_image_rolls_the_nodes_while_the_agent_crashes() {
     );
 }
 
+/// Long enough for two looks of `disruption`, and for what they would begin.
+const WOULD_HAVE_GONE: Duration = Duration::from_secs(45);
+
+#[test]
+#[ignore = "needs tests/servers/control-plane"]
+fn half_empty_nodes_are_merged_unless_a_budget_of_pods_forbids_it_and_an_edited_pool_rolls_the_rest() {
+    let mut live = serving("consolidation");
+    let full = live.running().len();
+    assert!(full >= 3, "{full} nodes");
+    let disruption = "disruption: {consolidateAfter: 0s, budgets: [{nodes: '100%'}]}";
+    let consolidating =
+        POOL.replace("disruption: {consolidateAfter: Never, budgets: [{nodes: '1'}]}", disruption);
+    // The controller takes pods from nodes with several first, so one stays on each.
+    live.apply(&WEB.replace("maxUnavailable: 2", "maxUnavailable: 0").replace("replicas: 6", "replicas: 3"));
+    live.until("three pods are left", SOON, |live| live.look().pods.len() == 3);
+    live.apply(&consolidating);
+    let began = Instant::now();
+    live.until("nothing that the budget protects goes", SOON, |_| began.elapsed() >= WOULD_HAVE_GONE);
+    let kept: BTreeSet<String> =
+        with_pods(&live, &live.look()).into_iter().map(|one| one.private_dns_name).collect();
+    assert_eq!((kept.len(), live.look().ready_pods().count()), (3, 3), "{kept:?}");
+
+    live.apply(&WEB.replace("replicas: 6", "replicas: 3"));
+    live.until("three pods of 800m run on two nodes of two vCPUs", ROLL, |live| {
+        live.running().len() == 2 && live.look().ready_pods().count() == 3
+    });
+
+    let before: BTreeSet<_> = live.running().into_iter().map(|one| one.id).collect();
+    live.apply(&consolidating.replace("{team: web}", "{team: web, tier: front}"));
+    live.until("all nodes have the new label", ROLL, |live| {
+        let moment = live.look();
+        let rolled = live.running().iter().all(|one| !before.contains(&one.id));
+        let labelled = moment.nodes.iter().all(|node| label(node, "tier") == Some("front"));
+        rolled && labelled && moment.ready_pods().count() == 3
+    });
+
+    live.apply(&WEB.replace("replicas: 6", "replicas: 0"));
+    live.until("empty nodes are gone", ROLL, |live| live.running().is_empty());
+}
+
 #[test]
 #[ignore = "needs tests/servers/control-plane"]
 fn tenon_local_launches_from_the_manifests_of_karpenters_page() {

@@ -43,6 +43,12 @@ const NODES: &[TableColumn] = &[
     ("CAPACITY", At("/capacity_type")),
     ("CPU", At("/allocatable/cpu")),
     ("MEMORY", At("/allocatable/memory")),
+    ("% CPU", At("/requested_percent/cpu")),
+    ("% MEMORY", At("/requested_percent/memory")),
+    ("PODS", At("/pods")),
+    ("USD/H", At("/usd_per_hour")),
+    ("MADE", When("/created_at")),
+    ("DISRUPTION", At("/disruption")),
 ];
 const POOLS: &[TableColumn] = &[
     ("NAME", At("/name")),
@@ -50,6 +56,7 @@ const POOLS: &[TableColumn] = &[
     ("CPU", At("/resources/cpu")),
     ("MEMORY", At("/resources/memory")),
     ("READY", Condition("Ready")),
+    ("DISRUPTION PAUSED", At("/disruption_paused")),
 ];
 const CLASSES: &[TableColumn] = &[
     ("NAME", At("/name")),

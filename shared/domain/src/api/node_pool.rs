@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::api::meta::ObjectMeta;
 use crate::budget::Budget;
 use crate::id::{NodeClassName, NodePoolName};
+use crate::labels::PAUSE_DISRUPTION;
 use crate::manifest::fields::text;
 use crate::requirement::Requirements;
 use crate::resources::ResourceList;
@@ -35,6 +36,13 @@ pub struct NodePool {
 }
 
 impl NodePool {
+    /// Whether an annotation pauses voluntary disruption of its nodes. Any value but `false` does: a typing error must
+    /// not disrupt what somebody wants to keep.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.meta.annotations.get(PAUSE_DISRUPTION).is_some_and(|value| value != "false")
+    }
+
     /// Parts of the spec that are accepted and that nothing acts on yet, by field.
     #[must_use]
     pub fn unsupported(&self) -> Vec<&str> {

@@ -65,6 +65,13 @@ fn replacing(
     if candidates.is_empty() {
         return Some(CommandStep::Finish);
     }
+    if input.paused.contains(&command.pool) {
+        let reason = RefusalReason::Paused { pool: command.pool.clone() };
+        let refused = candidates.iter().map(|view| &view.claim.name);
+        let refused = refused.map(|claim| DisruptionRefusal { claim: claim.clone(), reason: reason.clone() });
+        look.report.refusals.extend(refused);
+        return None;
+    }
     let names = candidates.iter().map(|view| view.claim.name.clone()).collect();
     let pods: Vec<Pod> =
         candidates.iter().filter_map(|view| view.node.as_ref()).flat_map(reschedulable).collect();

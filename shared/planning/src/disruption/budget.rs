@@ -1,6 +1,6 @@
 //! How many nodes of a pool may still be disrupted while a plan is made.
 //!
-//! Decides the allowance for a reason. Nodes that leave, and those that aren't ready, use up the budgets of every reason.
+//! Decides the allowance for a reason; a paused pool has none. Nodes that leave, and those that aren't ready, use up the budgets of every reason.
 //!
 //! Source: kubernetes-sigs/karpenter `pkg/controllers/disruption/helpers.go`.
 
@@ -88,6 +88,10 @@ impl<'a> BudgetLedger<'a> {
         reason: DisruptionReason,
         count: u32,
     ) -> Result<(), NotDisrupted> {
+        if self.input.paused.contains(&pool.name) {
+            let reason = RefusalReason::Paused { pool: pool.name.clone() };
+            return Err(NotDisrupted { reason, again: None });
+        }
         let mut allowance = Allowance::of(self.input, pool, reason);
         let taken = self.taken.get(&pool.name).copied().unwrap_or(0);
         allowance.going = allowance.going.saturating_add(taken);

@@ -115,7 +115,7 @@ fn gone(input: &DisruptionInput, view: &ClaimView) -> Option<(String, &'static s
     };
     let ways = match instance.capacity_type {
         CapacityType::Reserved => [CapacityType::Reserved, CapacityType::OnDemand],
-        paid => [paid, paid],
+        paid @ (CapacityType::Spot | CapacityType::OnDemand) => [paid, paid],
     };
     let sold = option
         .offerings

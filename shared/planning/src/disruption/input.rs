@@ -12,7 +12,9 @@ use tenon_domain::claim::Claim;
 use tenon_domain::class_hash::ClassHash;
 use tenon_domain::class_status::ResolvedImage;
 use tenon_domain::command::Command;
-use tenon_domain::id::{ClaimName, ImageId, NodeClassName, PlacementGroupId, SecurityGroupId, SubnetId, Uid};
+use tenon_domain::id::{
+    ClaimName, ImageId, NodeClassName, NodePoolName, PlacementGroupId, SecurityGroupId, SubnetId, Uid,
+};
 use tenon_domain::registry::FeatureGate;
 use tenon_domain::reservation::{ClassReservations, ReservedCapacity};
 
@@ -25,6 +27,8 @@ pub struct DisruptionInput {
     pub now: Timestamp,
     /// Whether anything may be taken away.
     pub halt: HaltState,
+    /// Pools whose voluntary disruption is paused.
+    pub paused: BTreeSet<NodePoolName>,
     /// The gate `SpotToSpotConsolidation`.
     pub spot_to_spot: FeatureGate,
     /// All claims of the cluster, those of replacements among them.

@@ -195,6 +195,7 @@ fn held(input: &DisruptionInput, node: &NodeView, word: PodsWord) -> Result<(), 
         RefusalReason::BudgetExhausted { .. }
         | RefusalReason::Unschedulable { .. }
         | RefusalReason::PoolNotFound { .. }
+        | RefusalReason::Paused { .. }
         | RefusalReason::SavesTooLittle { .. }
         | RefusalReason::SpotToSpotDisabled
         | RefusalReason::TooFewSpotTypes { .. }

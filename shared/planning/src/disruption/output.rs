@@ -10,7 +10,7 @@ use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId, NamespacedName, NodePoolName, SecurityGroupId};
 
 use tenon_domain::journal::{Subject, SubjectKind};
-use tenon_domain::labels::MINIMUM_SAVINGS;
+use tenon_domain::labels::{MINIMUM_SAVINGS, PAUSE_DISRUPTION};
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::report::{self, Finding, counted};
 use tenon_domain::savings::{ConsolidationTermError, MinimumSavings};
@@ -256,6 +256,11 @@ pub enum RefusalReason {
         /// The pool.
         pool: NodePoolName,
     },
+    /// Voluntary disruption is paused.
+    Paused {
+        /// Its pool.
+        pool: NodePoolName,
+    },
     /// Cheaper nodes for its pods wouldn't save enough.
     SavesTooLittle {
         /// Its pool.
@@ -305,6 +310,10 @@ impl fmt::Display for RefusalReason {
                 pods.first().map_or(Ok(()), |pod| write!(f, ": {}", pod.message()))
             }
             Self::PoolNotFound { pool } => write!(f, "NodePool `{pool}` doesn't exist"),
+            Self::Paused { pool } => write!(
+                f,
+                "voluntary disruption is paused, by annotation `{PAUSE_DISRUPTION}` of NodePool `{pool}` or by the setting `VoluntaryDisruption` of the cluster's stack"
+            ),
             Self::SavesTooLittle { pool, hundredths, least } => {
                 match hundredths / 100 {
                     0 => f.write_str("cheaper nodes for its pods would save less than 1 %")?,

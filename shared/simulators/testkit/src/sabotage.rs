@@ -107,7 +107,7 @@ tenon_domain::words! {
         EmptiedForgotten,
         /// EC2 is asked for other types than were planned: dear ones.
         DearTypes,
-        /// Candidates of a consolidation that is undone aren't given back.
+        /// Candidates of a consolidation that is undone aren't given back, and every second launch fails.
         UndoneForgotten,
     }
 }
@@ -217,6 +217,8 @@ impl Sabotage {
                 }
             }
             Self::EmptyLaunches => request.target_capacity = 0,
+            // Whole histories undo few consolidations.
+            Self::UndoneForgotten if number() % 2 == 1 => request.target_capacity = 0,
             Self::DearTypes => {
                 for one in request.launch_templates.iter_mut().flat_map(|template| &mut template.overrides) {
                     if let Ok(dear) = DEAREST.parse() {

@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::class_status::{ConditionReason, ConditionStatus, ConditionType};
+use tenon_domain::class_status::{Condition, ConditionReason, ConditionStatus, ConditionType};
 use tenon_domain::id::{ClusterName, NodeClassName};
 use tenon_domain::tags;
 use tenon_region::engine::SimulatedRegion;
 use tenon_twin::RequestOutcome;
 
 use crate::invariants::Invariant;
+use crate::simulate::waiting_pods;
 
 /// The time between two checks, and some for the calls.
 pub const LOOKS: SignedDuration = SignedDuration::from_secs(90);
@@ -93,6 +94,11 @@ pub fn invariant_ready_again(
         if region.now().duration_since(since) > lag {
             let classes = region.classes(cluster);
             let told = classes.iter().find(|class| class.name == *name).map(|class| &class.conditions);
+            // After a refused launch the next one decides, and nothing is launched for nobody.
+            let refused = |one: &Condition| one.reason == ConditionReason::LaunchRefused;
+            if told.is_some_and(|told| told.iter().any(refused)) && waiting_pods(region, cluster).is_empty() {
+                continue;
+            }
             let text = format!("class {name} isn't ready since {since}, and the world is right: {told:?}");
             return Err((Invariant::ReadyAgain, text));
         }

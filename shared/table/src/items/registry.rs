@@ -25,6 +25,7 @@ impl ItemForm for Registry {
             to.text(LEARNED_MEMORY, self.settings.learned_memory.as_str());
             to.text(ZONAL_SHIFT, self.settings.zonal_shift.as_str());
             to.text(DRY_RUNS, self.settings.dry_runs.as_str());
+            to.text(VOLUNTARY_DISRUPTION, self.settings.voluntary_disruption.as_str());
             to.text(PREFERENCE_POLICY, self.settings.policies.preferences.as_str());
             to.text(MIN_VALUES_POLICY, self.settings.policies.min_values.as_str());
             if !self.settings.default_spread.is_empty() {
@@ -97,6 +98,7 @@ const SPOT_TO_SPOT: &str = "SpotToSpotConsolidation";
 const LEARNED_MEMORY: &str = "learned_memory";
 const ZONAL_SHIFT: &str = "zonal_shift";
 const DRY_RUNS: &str = "dry_runs";
+const VOLUNTARY_DISRUPTION: &str = "voluntary_disruption";
 const PREFERENCE_POLICY: &str = "preference_policy";
 const MIN_VALUES_POLICY: &str = "min_values_policy";
 const DEFAULT_SPREAD: &str = "default_spread";
@@ -135,6 +137,7 @@ fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
         learned_memory: gate(LEARNED_MEMORY, default.learned_memory)?,
         zonal_shift: gate(ZONAL_SHIFT, default.zonal_shift)?,
         dry_runs: gate(DRY_RUNS, default.dry_runs)?,
+        voluntary_disruption: gate(VOLUNTARY_DISRUPTION, default.voluntary_disruption)?,
         policies: PlanPolicies {
             preferences: match from.value_if(PREFERENCE_POLICY) {
                 Some(_) => from.word(PREFERENCE_POLICY, PreferencePolicy::parse)?,

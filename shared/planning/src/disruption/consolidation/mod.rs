@@ -86,7 +86,7 @@ pub(crate) fn consolidate<'a>(
     // What saves most is begun first.
     moves.sort_by(|a, b| (b.saves, &a.nodes).cmp(&(a.saves, &b.nodes)));
     for one in moves {
-        begin(input, &nodes, one, (world, budgets), plan, report);
+        begin(input, &nodes, one, (world, budgets), (plan, report));
     }
     marks(input, &nodes, &going, end)
 }
@@ -130,8 +130,7 @@ fn begin<'a>(
     nodes: &[UsedNode<'a>],
     one: Move,
     (world, budgets): (&mut SpareCapacity<'_>, &mut BudgetLedger<'a>),
-    plan: &mut DisruptionPlan,
-    report: &mut DisruptionReport,
+    (plan, report): (&mut DisruptionPlan, &mut DisruptionReport),
 ) {
     let of: Vec<&UsedNode<'a>> = one.nodes.iter().filter_map(|index| nodes.get(*index)).collect();
     let times = of.iter().map(|used| used.goes_at(used.mark(input.now).since));

@@ -1,6 +1,7 @@
 //! Which claims are candidates, how many at once, and where their pods go.
 
 use super::*;
+use tenon_domain::claim::Consolidatable;
 
 #[test]
 fn c104_c113_budgets_bound_how_many_go_at_once() {
@@ -222,4 +223,22 @@ fn only_what_comes_back_elsewhere_needs_a_place_first() {
     }));
     assert!(!waits_for_a_place(|_, shape| owned(shape, "DaemonSet")));
     assert!(!waits_for_a_place(|_, shape| shape.origin = PodOrigin::Static));
+}
+
+#[test]
+fn a_paused_pool_begins_nothing_and_drains_nothing() {
+    let ready = ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(0) };
+    let mut world = commanded(ready, 0, 0);
+    let mut empty = settled(2, NEW, Vec::new());
+    empty.claim.consolidatable = Some(Consolidatable { since: at(-600), pods: None });
+    let others = cluster(vec![empty, drifted(3, -30, busy(3))], BudgetNodes::Percent(100));
+    world.claims.extend(others.claims);
+    world.world.nodes.extend(others.world.nodes);
+    world.pools[0].disruption.consolidate_after = Some(SignedDuration::ZERO);
+    let (running, _) = plan(&world);
+    assert_eq!((running.advances.len(), running.commands.len()), (1, 2));
+    world.paused.insert(world.pools[0].name.clone());
+    let (paused, report) = plan(&world);
+    assert_eq!((paused.advances.len(), paused.commands.len()), (0, 0));
+    assert_eq!(refusals(&report), BTreeMap::from([("Paused", 3)]));
 }

@@ -157,6 +157,7 @@ pub(super) fn cluster(claims: Vec<ClaimView>, budget: BudgetNodes) -> Disruption
     }
     DisruptionInput {
         now: at(0),
+        paused: BTreeSet::new(),
         spot_to_spot: FeatureGate::Disabled,
         halt: HaltState::Running,
         claims,

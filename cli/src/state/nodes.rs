@@ -1,0 +1,139 @@
+//! The Nodes of the agent's last report, with what their claims and the functions say of them.
+//!
+//! Decides a Node's price, its use, and the one thing about its disruption that an operator asks first: what takes it away,
+//! what would, or what keeps it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json, json};
+use tenon_domain::api::Node;
+use tenon_domain::api::pod::{Pod, Readiness};
+use tenon_domain::claim::{Claim, ClaimPhase};
+use tenon_domain::labels;
+use tenon_domain::quantity::Quantity;
+use tenon_domain::resources::{ResourceList, ResourceName};
+use tenon_domain::snapshot::Snapshot;
+use tenon_domain::wake::FunctionName;
+use tenon_snapshot::snapshot::{self, ChunkCache};
+use tenon_table::items::{ToldFindings, from_item, keys};
+use tenon_table::{Consistency, Key, SkRange, Table, limits};
+
+use super::json;
+use super::list::{ListError, ListScope, query};
+
+/// The claims and findings beside a snapshot, and the items of its instance types.
+struct Beside {
+    claims: BTreeMap<String, Claim>,
+    told: BTreeMap<String, String>,
+    types: BTreeMap<String, Map<String, Json>>,
+}
+
+/// The Nodes of the agent's last report.
+pub(super) async fn nodes<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, ListError> {
+    let Some(cluster) = scope.cluster else { return Ok(Vec::new()) };
+    let mut cache = ChunkCache::default();
+    let found = snapshot::read(table, cluster, Consistency::Strong, &mut cache).await?;
+    let Some(found) = found else { return Ok(Vec::new()) };
+    let beside = beside(table, scope, &found).await?;
+    let mut nodes: Vec<&Node> = found.nodes.iter().collect();
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(nodes.into_iter().map(|one| node(one, &found.pods, &beside)).collect())
+}
+
+async fn beside<T: Table>(table: &T, scope: ListScope<'_>, found: &Snapshot) -> Result<Beside, ListError> {
+    let Some(cluster) = scope.cluster else {
+        return Ok(Beside { claims: BTreeMap::new(), told: BTreeMap::new(), types: BTreeMap::new() });
+    };
+    let prefix = SkRange::Prefix(keys::NODE_CLAIM.to_owned());
+    let items = query(table, keys::cluster_pk(cluster), prefix).await?;
+    let claims = items.iter().filter_map(|(key, item)| from_item::<Claim>(key, item).ok());
+    let claims = claims.filter_map(|claim| Some((claim.state.instance()?.id.to_string(), claim)));
+    let key = keys::told(cluster, FunctionName::Disruption);
+    let findings = table.get(&key, Consistency::Eventual).await?;
+    let findings = findings.and_then(|item| from_item::<ToldFindings>(&key, &item).ok());
+    let findings = findings.into_iter().flat_map(|told| told.findings);
+    let told = findings.flat_map(|finding| {
+        finding.names.clone().into_iter().map(move |name| (name, finding.reason.clone()))
+    });
+    let names = found.nodes.iter().filter_map(|node| node.meta.labels.get(labels::INSTANCE_TYPE));
+    let names = names.filter_map(|name| name.parse().ok());
+    let keys: Vec<Key> = names.map(|name| keys::instance_type(scope.region, &name)).collect();
+    let mut types = BTreeMap::new();
+    let distinct: std::collections::BTreeSet<Key> = keys.into_iter().collect();
+    let distinct: Vec<Key> = distinct.into_iter().collect();
+    for some in distinct.chunks(limits::BATCH_KEYS) {
+        for (key, item) in table.batch_get(some, Consistency::Eventual).await? {
+            types.extend(keys::name_of(&key, keys::TYPE).map(|name| (name.to_owned(), json::item(&item))));
+        }
+    }
+    Ok(Beside { claims: claims.collect(), told: told.collect(), types })
+}
+
+fn node(node: &Node, pods: &[Pod], beside: &Beside) -> Json {
+    let label = |key: &str| node.meta.labels.get(key).map(String::as_str);
+    let claim = node.provider_id.as_ref().and_then(|id| beside.claims.get(id.instance.as_str()));
+    let here = || pods.iter().filter(|pod| pod.node.as_ref() == Some(&node.name));
+    let used = ResourceList::sum(here().map(|pod| &pod.shape.requests));
+    json!({
+        "name": node.name.as_str(),
+        "pool": label(labels::NODEPOOL),
+        "claim": claim.map(|claim| claim.name.as_str()),
+        "instance_type": label(labels::INSTANCE_TYPE),
+        "zone": label(labels::ZONE),
+        "capacity_type": label(labels::CAPACITY_TYPE),
+        "provider_id": node.provider_id.as_ref().map(ToString::to_string),
+        "ready": matches!(node.readiness, Readiness::Ready),
+        "deleting": node.meta.deleted_at.is_some(),
+        "created_at": claim.map(|claim| claim.created_at.to_string()),
+        "usd_per_hour": price(node, beside),
+        "pods": here().filter(|pod| !pod.shape.is_of_daemon_set()).count(),
+        "requested": resources(&used),
+        "requested_percent": {
+            "cpu": percent(&used, &node.allocatable, &ResourceName::CPU),
+            "memory": percent(&used, &node.allocatable, &ResourceName::MEMORY),
+        },
+        "disruption": claim.map(|claim| disruption(claim, beside)),
+        "capacity": resources(&node.capacity),
+        "allocatable": resources(&node.allocatable),
+        "taints": node.taints.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
+
+fn resources(list: &ResourceList) -> Map<String, Json> {
+    list.iter().map(|(name, quantity)| (name.as_str().to_owned(), json!(quantity.to_string()))).collect()
+}
+
+fn percent(used: &ResourceList, of: &ResourceList, name: &ResourceName) -> Option<i128> {
+    let nanos = |quantity: Quantity| i128::from(quantity.nanos());
+    nanos(used.get(name)).saturating_mul(100).checked_div(nanos(of.get(name)))
+}
+
+/// The present price of the Node's type, as it is paid for; none of a reserved one, which is paid for already.
+fn price(node: &Node, beside: &Beside) -> Option<Json> {
+    let label = |key: &str| node.meta.labels.get(key).map(String::as_str);
+    let item = beside.types.get(label(labels::INSTANCE_TYPE)?)?;
+    match label(labels::CAPACITY_TYPE)? {
+        "on-demand" => item.get("on_demand_usd_per_hour").cloned(),
+        "spot" => item.get("spot_usd_per_hour")?.get(label(labels::ZONE)?).cloned(),
+        _ => None,
+    }
+}
+
+/// What takes the Node away, what would, or what keeps it.
+fn disruption(claim: &Claim, beside: &Beside) -> String {
+    let phase = claim.phase();
+    if phase > ClaimPhase::Initialized {
+        let why = claim.state.removal().map(|reason| format!(" ({})", reason.words()));
+        return format!("{phase}{}", why.unwrap_or_default());
+    }
+    let kept = beside.told.get(claim.name.as_str()).map(|reason| format!(", kept: {reason}"));
+    let could = match (&claim.drift, &claim.consolidatable) {
+        (Some(drift), _) => drift.reason.as_str(),
+        (None, Some(mark)) => match mark.pods {
+            Some(_) => "Underutilized",
+            None => "Empty",
+        },
+        (None, None) => return kept.map_or_else(|| "no".to_owned(), |kept| kept.replacen(", ", "", 1)),
+    };
+    format!("{could}{}", kept.unwrap_or_default())
+}
