@@ -10,7 +10,6 @@ use tenon_domain::api::Node;
 use tenon_domain::api::pod::{Pod, Readiness};
 use tenon_domain::claim::{Claim, ClaimPhase};
 use tenon_domain::labels;
-use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::wake::FunctionName;
@@ -104,8 +103,7 @@ fn resources(list: &ResourceList) -> Map<String, Json> {
 }
 
 fn percent(used: &ResourceList, of: &ResourceList, name: &ResourceName) -> Option<i128> {
-    let nanos = |quantity: Quantity| i128::from(quantity.nanos());
-    nanos(used.get(name)).saturating_mul(100).checked_div(nanos(of.get(name)))
+    used.get(name).nanos().saturating_mul(100).checked_div(of.get(name).nanos())
 }
 
 /// The present price of the Node's type, as it is paid for; none of a reserved one, which is paid for already.

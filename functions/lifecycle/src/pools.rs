@@ -211,7 +211,9 @@ fn outcome(claim: &Claim) -> Option<LaunchOutcome> {
         | ClaimState::Drained { reason, node, .. }
         | ClaimState::Terminating { reason, node, .. }
         | ClaimState::Terminated { reason, node, .. } => match (reason, node) {
-            (RemovalReason::RegistrationTimeout, _) => Some(LaunchOutcome::Failed),
+            (RemovalReason::RegistrationTimeout | RemovalReason::InitializationTimeout, _) => {
+                Some(LaunchOutcome::Failed)
+            }
             (_, Some(_)) => Some(LaunchOutcome::Registered),
             (_, None) => None,
         },

@@ -27,6 +27,9 @@ pub const REGISTRATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
 /// How long after registration an uninitialised Node is reported. Most are initialised by then, and it is longer than
 /// a sweep's interval, so that they need no wake of their own.
 pub const INITIALIZED_SOON: SignedDuration = SignedDuration::from_mins(4);
+/// How long after its registration a Node must be initialised. The peer waits for ever: the pods that it was made for
+/// would, too.
+pub const INITIALIZATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
 /// The time to evict the pods of a stopped instance, whose kubelet can't stop them gracefully.
 pub const STOPPED_GRACE: SignedDuration = SignedDuration::from_mins(2);
 
@@ -246,16 +249,36 @@ fn registered(
                 ClaimNext::step(LifecycleStep { to, decision: Decision::Initialized, message })
             }
             Some(why) => {
-                let expiry = expiry(claim, input);
-                let told_at = since.saturating_add(INITIALIZED_SOON).unwrap_or(since);
-                if input.now < told_at {
-                    return ClaimNext::At(expiry.map_or(told_at, |expiry| expiry.min(told_at)));
+                let (told_at, timeout) = [INITIALIZED_SOON, INITIALIZATION_TIMEOUT]
+                    .map(|after| since.saturating_add(after).unwrap_or(since))
+                    .into();
+                if input.now >= timeout {
+                    return ClaimNext::step(not_initialized(claim, instance, found, &why, input));
                 }
-                ClaimNext::NotInitialized { why, again: expiry }
+                let again = expiry(claim, input).map_or(timeout, |expiry| expiry.min(timeout));
+                if input.now < told_at {
+                    return ClaimNext::At(again.min(told_at));
+                }
+                ClaimNext::NotInitialized { why, again: Some(again) }
             }
         },
         NodeSeen::Unknown | NodeSeen::Absent | NodeSeen::Several => ClaimNext::Stay,
     }
+}
+
+/// The removal of a claim whose Node never became ready for pods.
+fn not_initialized(
+    claim: &Claim,
+    instance: &LaunchedInstance,
+    found: &Node,
+    why: &str,
+    input: &LifecycleInput,
+) -> LifecycleStep {
+    let reason = RemovalReason::InitializationTimeout;
+    let minutes = INITIALIZATION_TIMEOUT.as_mins();
+    let message = drains(claim, reason, &format!("{minutes} minutes after it registered, {why}"));
+    let deadline = deadline(claim, None, input);
+    drain(DrainIntent { instance, node: Some(&found.name), reason, deadline }, input, message)
 }
 
 /// The removal of a claim with a Node, if there is a reason.

@@ -98,3 +98,21 @@ fn a_node_that_stays_uninitialised_is_told_with_why_after_some_minutes() {
     check(minutes(2), &[]);
     check(minutes(10), &["NotInitialized"]);
 }
+
+#[test]
+fn a_node_that_is_never_initialised_is_given_up_with_what_is_missing() {
+    let seen = |now| input(now, vec![claim(0, registered(0, minutes(1)))], vec![not_ready(0)]);
+    let (waits, _) = planned(&seen(minutes(30)));
+    assert_eq!((waits.steps.len(), waits.wake_at), (0, minutes(31)));
+    let (plan, _) = planned(&seen(minutes(31)));
+    let step = &plan.steps[0];
+    assert_eq!(step.after.state.removal(), Some(RemovalReason::InitializationTimeout));
+    assert_eq!(
+        step.journal[0].message,
+        format!(
+            "draining NodeClaim `{}` (initialization timeout): 30 minutes after it registered, Node `{}` isn't Ready",
+            step.after.name,
+            step.after.state.node().unwrap()
+        )
+    );
+}

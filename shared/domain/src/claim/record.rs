@@ -314,6 +314,8 @@ crate::words! {
         Expired,
         /// No Node joined in time.
         RegistrationTimeout,
+        /// Its Node joined, and wasn't ready for pods in time.
+        InitializationTimeout,
     }
 }
 
@@ -333,6 +335,7 @@ impl RemovalReason {
             Self::Deleted => "deleted",
             Self::Expired => "expired",
             Self::RegistrationTimeout => "registration timeout",
+            Self::InitializationTimeout => "initialization timeout",
         }
     }
 }

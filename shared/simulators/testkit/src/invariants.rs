@@ -318,7 +318,8 @@ const fn has_deadline(reason: RemovalReason) -> bool {
         | RemovalReason::ScheduledChange
         | RemovalReason::Deleted
         | RemovalReason::Expired
-        | RemovalReason::RegistrationTimeout => false,
+        | RemovalReason::RegistrationTimeout
+        | RemovalReason::InitializationTimeout => false,
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn consolidate<'a>(
         tried(&judge, world, &set)
     })
     .run();
-    let mut moves = found.moves;
+    let mut moves: Vec<Move> = found.moves.iter().filter_map(|one| judge.carried_out(one)).collect();
     // Of kept nodes it is told only where they would go.
     for (index, used) in nodes.iter().enumerate() {
         if let Some(kept) = &used.kept

@@ -27,6 +27,7 @@ const SPOT_TYPES: usize = 15;
 pub(crate) struct Move {
     /// Places among the candidates.
     pub(crate) nodes: Vec<usize>,
+    /// Its claims are of all types; [`Judge::carried_out`] leaves those that make it cheaper.
     pub(crate) plan: ProvisionPlan,
     /// What it saves at today's prices.
     pub(crate) saves: UsdPerHour,
@@ -44,6 +45,43 @@ impl Proposal {
     /// What all moves save.
     pub(crate) fn saves(&self) -> UsdPerHour {
         self.moves.iter().map(|one| one.saves).sum()
+    }
+}
+
+/// What a claim costs in the one way that it would be paid for.
+struct Quote<'c> {
+    claim: &'c PlannedClaim,
+    kind: CapacityType,
+    cheapest: u64,
+    /// The dearest offering of each type, by the claim's order of types.
+    dearest: Vec<(&'c InstanceType, u64)>,
+}
+
+impl<'c> Quote<'c> {
+    /// Of the first way that is offered: a spot launch that fails mustn't end on demand, dearer. Probes are no offers.
+    fn of(claim: &'c PlannedClaim) -> Option<Self> {
+        let known = |one: &&UsableOffering| one.asked == AskReason::Available && one.price.is_some();
+        let kind = claim.offerings.iter().filter(known).map(|one| one.capacity_type).min()?;
+        let (mut cheapest, mut dearest) = (u64::MAX, Vec::<(&InstanceType, u64)>::new());
+        for one in claim.offerings.iter().filter(known).filter(|one| one.capacity_type == kind) {
+            let price = one.price.map_or(u64::MAX, UsdPerHour::nanos);
+            cheapest = cheapest.min(price);
+            match dearest.last_mut() {
+                Some((name, most)) if **name == one.instance_type => *most = price.max(*most),
+                Some(_) | None => dearest.push((&one.instance_type, price)),
+            }
+        }
+        Some(Self { claim, kind, cheapest, dearest })
+    }
+
+    /// The claim with these types alone.
+    fn claim(&self, types: &BTreeSet<&InstanceType>) -> Option<PlannedClaim> {
+        self.claim.restricted(|one| {
+            one.asked == AskReason::Available
+                && one.price.is_some()
+                && one.capacity_type == self.kind
+                && types.contains(&one.instance_type)
+        })
     }
 }
 
@@ -119,22 +157,43 @@ impl<'a> Judge<'_, 'a> {
         if self.exceeds_budgets(nodes) {
             return Err(None);
         }
-        let now: UsdPerHour = self.all(nodes).map(|used| used.price).sum();
-        let least = self.all(nodes).map(|used| used.terms.savings.of(now)).max().unwrap_or_default();
-        let plan = if plan.claims.is_empty() {
-            plan
-        } else {
-            ProvisionPlan { claims: self.cheaper(nodes, &plan.claims, now, least)?, ..plan }
-        };
-        let saves = UsdPerHour::from_nanos(now.nanos().saturating_sub(plan.price().nanos()));
-        if saves < least {
+        let now = self.price(nodes);
+        let quotes = self.quotes(nodes, &plan.claims)?;
+        let planned = quotes.iter().map(|quote| quote.cheapest).fold(0, u64::saturating_add);
+        let saves = UsdPerHour::from_nanos(now.nanos().saturating_sub(planned));
+        if saves < self.least(nodes, now) || (now.nanos() <= planned && !quotes.is_empty()) {
             return Err(self.too_little(nodes, saves, now));
         }
-        let worth = self.totals.approve(self.all(nodes), saves, now);
-        if !worth {
+        for quote in &quotes {
+            self.types(nodes, quote, (planned, now))?;
+        }
+        if !self.totals.approve(self.all(nodes), saves, now) {
             return Err(Some(RefusalReason::Unbalanced));
         }
         Ok(Move { nodes: nodes.to_vec(), plan, saves })
+    }
+
+    /// A move whose claims are of those types alone that make it cheaper, whatever EC2 gives; `None` where these haven't
+    /// the values that their pool's `minValues` ask for.
+    pub(crate) fn carried_out(&self, one: &Move) -> Option<Move> {
+        let quotes = self.quotes(&one.nodes, &one.plan.claims).ok()?;
+        let planned = quotes.iter().map(|quote| quote.cheapest).fold(0, u64::saturating_add);
+        let money = (planned, self.price(&one.nodes));
+        let claims = quotes.iter().map(|quote| {
+            let types = self.types(&one.nodes, quote, money).ok()?;
+            self.restricted(&one.nodes, quote, types)
+        });
+        let plan = ProvisionPlan { claims: claims.collect::<Option<_>>()?, ..one.plan.clone() };
+        Some(Move { plan, ..one.clone() })
+    }
+
+    fn price(&self, nodes: &[usize]) -> UsdPerHour {
+        self.all(nodes).map(|used| used.price).sum()
+    }
+
+    /// What must be saved: the most that one of the nodes' pools asks for.
+    fn least(&self, nodes: &[usize], now: UsdPerHour) -> UsdPerHour {
+        self.all(nodes).map(|used| used.terms.savings.of(now)).max().unwrap_or_default()
     }
 
     /// More nodes of a pool than ever may go at once make no move.
@@ -157,86 +216,73 @@ impl<'a> Judge<'_, 'a> {
         })
     }
 
-    /// The replacements with those types alone that make them cheaper together, whatever EC2 gives.
-    fn cheaper(
-        &self,
-        nodes: &[usize],
-        claims: &[PlannedClaim],
-        now: UsdPerHour,
-        least: UsdPerHour,
-    ) -> Result<Vec<PlannedClaim>, Option<RefusalReason>> {
-        let pinned: Vec<PlannedClaim> =
-            claims.iter().map(|claim| self.pinned(nodes, claim)).collect::<Result<_, _>>()?;
-        let planned: u64 = pinned.iter().filter_map(|claim| claim.price).map(UsdPerHour::nanos).sum();
-        let most = now.nanos().saturating_sub(least.nanos());
-        let Some(slack) = most.checked_sub(planned) else {
-            let saves = UsdPerHour::from_nanos(now.nanos().saturating_sub(planned));
-            return Err(self.too_little(nodes, saves, now));
-        };
-        pinned.iter().map(|claim| self.capped(nodes, claim, (slack, planned), now)).collect()
+    fn is_all_spot(&self, nodes: &[usize]) -> bool {
+        self.all(nodes).all(|used| used.capacity_type == CapacityType::Spot)
     }
 
-    /// The claim without probes, and of one way of paying: a spot launch that fails mustn't end on demand, dearer.
-    fn pinned(&self, nodes: &[usize], claim: &PlannedClaim) -> Result<PlannedClaim, Option<RefusalReason>> {
-        let known = |one: &UsableOffering| one.asked == AskReason::Available && one.price.is_some();
-        let offers =
-            |kind: CapacityType| claim.offerings.iter().any(|one| known(one) && one.capacity_type == kind);
-        let all_spot = self.all(nodes).all(|used| used.capacity_type == CapacityType::Spot);
-        if all_spot && offers(CapacityType::Spot) && self.input.spot_to_spot == FeatureGate::Disabled {
+    fn quotes<'c>(
+        &self,
+        nodes: &[usize],
+        claims: &'c [PlannedClaim],
+    ) -> Result<Vec<Quote<'c>>, Option<RefusalReason>> {
+        let quotes: Vec<Quote<'c>> = claims.iter().map(Quote::of).collect::<Option<_>>().ok_or(None)?;
+        let offers_spot = quotes.iter().any(|quote| quote.kind == CapacityType::Spot);
+        if offers_spot && self.is_all_spot(nodes) && self.input.spot_to_spot == FeatureGate::Disabled {
             return Err(Some(RefusalReason::SpotToSpotDisabled));
         }
-        let kinds = [CapacityType::Reserved, CapacityType::Spot, CapacityType::OnDemand];
-        let kind = kinds.into_iter().find(|kind| offers(*kind)).ok_or(None)?;
-        claim.restricted(|one| known(one) && one.capacity_type == kind).ok_or(None)
+        Ok(quotes)
     }
 
-    /// The claim with the types whose dearest offering its share of the money pays for.
-    fn capped(
+    /// The types whose dearest offering the claim's share of the money pays for, cheapest first.
+    fn types<'c>(
         &self,
         nodes: &[usize],
-        claim: &PlannedClaim,
-        (slack, planned): (u64, u64),
-        now: UsdPerHour,
-    ) -> Result<PlannedClaim, Option<RefusalReason>> {
-        let own = claim.price.map_or(0, UsdPerHour::nanos);
-        let share = match planned {
-            0 => slack,
-            _ => share_of(slack, own, planned),
-        };
-        // What pays for nothing less must at least be cheaper.
-        let most = own.saturating_add(share).min(now.nanos().saturating_sub(1));
-        let mut dearest: BTreeMap<&InstanceType, u64> = BTreeMap::new();
-        for one in claim.offerings.iter() {
-            let price = one.price.map_or(u64::MAX, UsdPerHour::nanos);
-            let known = dearest.entry(&one.instance_type).or_default();
-            *known = price.max(*known);
-        }
-        dearest.retain(|_, price| *price <= most);
+        quote: &Quote<'c>,
+        (planned, now): (u64, UsdPerHour),
+    ) -> Result<Vec<&'c InstanceType>, Option<RefusalReason>> {
+        let slack = now.nanos().saturating_sub(self.least(nodes, now).nanos()).saturating_sub(planned);
+        let share = if planned == 0 { slack } else { share_of(slack, quote.cheapest, planned) };
+        // Even if nothing must be saved, it must be cheaper.
+        let most = quote.cheapest.saturating_add(share).min(now.nanos().saturating_sub(1));
+        let mut types: Vec<(&InstanceType, u64)> =
+            quote.dearest.iter().copied().filter(|(_, price)| *price <= most).collect();
         if let [_, _, ..] = nodes {
-            let same = self.all(nodes).filter(|used| dearest.contains_key(used.instance_type));
+            let same =
+                self.all(nodes).filter(|used| types.iter().any(|(name, _)| *name == used.instance_type));
             if let Some(cheapest) = same.map(|used| used.price.nanos()).min() {
-                dearest.retain(|_, price| *price < cheapest);
+                types.retain(|(_, price)| *price < cheapest);
             }
         }
-        let pool = self.pool(claim).ok_or(None)?;
-        let mut types: Vec<&InstanceType> =
-            claim.instance_types.iter().filter(|name| dearest.contains_key(name)).collect();
-        let of = |types: &[&InstanceType]| claim.restricted(|one| types.contains(&&one.instance_type));
-        let spot = claim.capacity_types.contains(&CapacityType::Spot);
-        let all_spot = self.all(nodes).all(|used| used.capacity_type == CapacityType::Spot);
-        if let ([_], true) = (nodes, spot && all_spot) {
-            if types.len() < SPOT_TYPES {
-                let found = types.len();
-                return Err((found > 0).then_some(RefusalReason::TooFewSpotTypes { found }));
-            }
-            let enough = (SPOT_TYPES..types.len()).find(|count| {
-                let some = types.get(..*count).and_then(of);
-                some.is_some_and(|claim| self.has_min_values(&claim, pool))
-            });
-            types.truncate(enough.unwrap_or(types.len()));
+        let found = types.len();
+        if let ([_], CapacityType::Spot, true) = (nodes, quote.kind, self.is_all_spot(nodes))
+            && found < SPOT_TYPES
+        {
+            return Err((found > 0).then_some(RefusalReason::TooFewSpotTypes { found }));
         }
-        let claim = of(&types).ok_or(None)?;
-        if self.has_min_values(&claim, pool) { Ok(claim) } else { Err(None) }
+        if types.is_empty() {
+            return Err(None);
+        }
+        Ok(types.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// The claim with these types, of spot for one spot node only with the cheapest of them.
+    fn restricted(
+        &self,
+        nodes: &[usize],
+        quote: &Quote<'_>,
+        types: Vec<&InstanceType>,
+    ) -> Option<PlannedClaim> {
+        let pool = self.pool(quote.claim)?;
+        let with = |types: &[&InstanceType]| {
+            let claim = quote.claim(&types.iter().copied().collect())?;
+            self.has_min_values(&claim, pool).then_some(claim)
+        };
+        match (nodes, quote.kind, self.is_all_spot(nodes)) {
+            ([_], CapacityType::Spot, true) => {
+                (SPOT_TYPES..=types.len()).find_map(|count| with(types.get(..count)?))
+            }
+            _ => with(&types),
+        }
     }
 
     fn has_min_values(&self, claim: &PlannedClaim, pool: &PoolInput) -> bool {

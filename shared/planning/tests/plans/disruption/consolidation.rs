@@ -346,7 +346,7 @@ fn the_budget_bounds_what_goes_at_once_and_what_is_merged() {
     assert_eq!(with(BudgetNodes::Count(0)), (0, true));
     assert_eq!(with(BudgetNodes::Count(1)), (1, true));
     assert_eq!(with(BudgetNodes::Percent(30)), (3, true));
-    assert_eq!(with(BudgetNodes::Percent(100)).1, false);
+    assert!(!with(BudgetNodes::Percent(100)).1);
 }
 
 #[test]
