@@ -32,6 +32,10 @@ use crate::plan::PlannedDisruption;
 /// How long a command that is done is kept.
 const COMMAND_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
 
+/// How long a node whose consolidation was undone counts as wanted, unless its pods change: the same attempt would fail the
+/// same way.
+const UNDONE_FOR: SignedDuration = SignedDuration::from_hours(6);
+
 /// The context of the writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DisruptionContext<'a> {
@@ -283,7 +287,9 @@ impl<'a> DisruptionContext<'a> {
         let state =
             ClaimState::Initialized { instance: instance.clone(), node: node.clone(), at: self.now() };
         let mut claim = before.stepped(state).map_err(|error| HandlerError::Internal(error.to_string()))?;
-        claim.consolidatable = None;
+        let again = self.now().saturating_add(UNDONE_FOR).unwrap_or_else(|_| self.now());
+        claim.consolidatable =
+            claim.consolidatable.map(|mark| Consolidatable { since: again, pods: mark.pods });
         let why = match cause {
             UndoCause::ReplacementFailed => "its replacement failed",
             UndoCause::NoRoom => "its pods have no room elsewhere any longer",

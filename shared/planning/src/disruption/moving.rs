@@ -76,6 +76,11 @@ impl<'a> SpareCapacity<'a> {
         self.trials.close(&nodes.collect());
     }
 
+    /// Whether pods of leaving nodes wait for nodes that aren't there yet.
+    pub(crate) fn awaits_nodes(&self) -> bool {
+        !self.homeless.is_empty()
+    }
+
     /// Whether the pods of a leaving node have room on nodes that are there.
     pub(crate) fn has_room_for(&self, pods: &[Pod]) -> bool {
         pods.iter().all(|pod| !self.homeless.contains(&pod.uid))

@@ -110,6 +110,16 @@ impl<'a> UsedNode<'a> {
         })
     }
 
+    /// Whether one of its pods has a rule about where other pods are.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.pods.iter().any(|pod| {
+            let shape = &pod.shape;
+            !shape.topology_spread.is_empty()
+                || !shape.required_pod_affinity.is_empty()
+                || !shape.required_pod_anti_affinity.is_empty()
+        })
+    }
+
     /// The claim's mark, if it were set for its present pods now.
     pub(crate) fn mark(&self, now: Timestamp) -> Consolidatable {
         let pods = Some(digest(&self.pods));
@@ -143,7 +153,8 @@ fn price(view: &ClaimView, pool: &PoolInput) -> Option<UsdPerHour> {
     own.price
 }
 
-/// More money for less disruption first, then by name.
+/// More money for less disruption first, then by name. Marks don't count: they are what a look decides, and a second look
+/// must decide the same.
 fn by_worth(a: &UsedNode<'_>, b: &UsedNode<'_>) -> Ordering {
     let worth = |one: &UsedNode<'_>, other: &UsedNode<'_>| {
         u128::from(one.price.nanos()).saturating_mul(other.disruption.into())

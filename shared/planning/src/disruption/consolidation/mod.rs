@@ -17,6 +17,7 @@ mod search;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use tenon_domain::api::Pod;
 use tenon_domain::budget::DisruptionReason;
 use tenon_domain::claim::RemovalReason;
 use tenon_domain::digest::Digest;
@@ -78,17 +79,30 @@ pub(crate) fn consolidate<'a>(
         }
     }
     let going: BTreeSet<usize> = moves.iter().flat_map(|one| &one.nodes).copied().collect();
+    // A node that could go alone stays marked while another set is better, so that its wait isn't begun again.
+    let alone_too = free.iter().zip(&alone).filter(|(_, proposal)| !proposal.moves.is_empty());
+    let could_go: BTreeSet<usize> = alone_too.map(|(index, _)| *index).chain(going.iter().copied()).collect();
     for (nodes_of, reason) in alone.into_iter().flat_map(|proposal| proposal.refused) {
         for used in nodes_of.iter().filter(|index| !going.contains(index)).filter_map(|at| nodes.get(*at)) {
             refuse(input, used.view, NotDisrupted { reason: reason.clone(), again: None }, plan, report);
         }
     }
-    // What saves most is begun first.
+    // What saves most is begun first. Pods' rules about their neighbours may hold for all moves together only, so each is
+    // planned again alone, and none with such pods is begun while others of them are on their way to new nodes.
     moves.sort_by(|a, b| (b.saves, &a.nodes).cmp(&(a.saves, &b.nodes)));
     for one in moves {
+        let has_rules = one.nodes.iter().filter_map(|at| nodes.get(*at)).any(UsedNode::has_rules);
+        let on_their_way = world.awaits_nodes()
+            || plan.commands.iter().any(|command| !command.replacement.claims.is_empty());
+        let alone = if has_rules {
+            (!on_their_way).then(|| move_alone(&judge, world, &one.nodes)).flatten()
+        } else {
+            Some(one)
+        };
+        let Some(one) = alone else { continue };
         begin(input, &nodes, one, (world, budgets), (plan, report));
     }
-    marks(input, &nodes, &going, end)
+    marks(input, &nodes, &could_go, end)
 }
 
 /// Whether pods came to the node so lately that its pool's `consolidateAfter` isn't over.
@@ -102,23 +116,40 @@ fn takes_no_pods(input: &DisruptionInput, view: &ClaimView) -> bool {
 
 /// What these nodes save; `None` if their pods have no place elsewhere.
 fn tried(judge: &Judge<'_, '_>, world: &mut SpareCapacity<'_>, set: &[usize]) -> Option<Proposal> {
-    let of: Vec<&UsedNode<'_>> = set.iter().filter_map(|index| judge.nodes.get(*index)).collect();
-    let going: BTreeSet<&str> = of.iter().map(|used| used.node.name.as_str()).collect();
-    let pods: Vec<_> = of.iter().flat_map(|used| used.pods.iter().cloned()).collect();
-    let id = command_id(judge.input, &of)?;
-    let (plan, report) = world.plan(&id, &going, &pods);
+    let (of, going, pods) = parts(judge.nodes, set);
+    let (plan, report) = world.plan(&command_id(judge.input, &of)?, &going, &pods);
     report.unschedulable.is_empty().then(|| judge.propose(set, &plan))
+}
+
+/// A move of these nodes alone, if it is one.
+fn move_alone(judge: &Judge<'_, '_>, world: &mut SpareCapacity<'_>, set: &[usize]) -> Option<Move> {
+    let (of, going, pods) = parts(judge.nodes, set);
+    let (plan, report) = world.plan(&command_id(judge.input, &of)?, &going, &pods);
+    let one = report.unschedulable.is_empty().then(|| judge.whole(set, plan)).flatten()?;
+    judge.carried_out(&one)
+}
+
+/// The nodes of a set, their names, and their pods.
+fn parts<'n, 'a>(
+    nodes: &'n [UsedNode<'a>],
+    set: &[usize],
+) -> (Vec<&'n UsedNode<'a>>, BTreeSet<&'a str>, Vec<Pod>) {
+    let of: Vec<&UsedNode<'a>> = set.iter().filter_map(|index| nodes.get(*index)).collect();
+    let going = of.iter().map(|used| used.node.name.as_str()).collect();
+    let pods = of.iter().flat_map(|used| used.pods.iter().cloned()).collect();
+    (of, going, pods)
 }
 
 /// The marks of nodes that could go. A node that wasn't tried keeps its own.
 fn marks(
     input: &DisruptionInput,
     nodes: &[UsedNode<'_>],
-    going: &BTreeSet<usize>,
+    could_go: &BTreeSet<usize>,
     end: SearchEnd,
 ) -> WantedMarks {
     let is_marked = |index: usize, used: &UsedNode<'_>| {
-        going.contains(&index) || (end == SearchEnd::OutOfTrials && used.view.claim.consolidatable.is_some())
+        could_go.contains(&index)
+            || (end == SearchEnd::OutOfTrials && used.view.claim.consolidatable.is_some())
     };
     let marked = nodes.iter().enumerate().filter(|(index, used)| is_marked(*index, used));
     marked.map(|(_, used)| (used.view.claim.name.clone(), used.mark(input.now))).collect()
@@ -132,7 +163,7 @@ fn begin<'a>(
     (world, budgets): (&mut SpareCapacity<'_>, &mut BudgetLedger<'a>),
     (plan, report): (&mut DisruptionPlan, &mut DisruptionReport),
 ) {
-    let of: Vec<&UsedNode<'a>> = one.nodes.iter().filter_map(|index| nodes.get(*index)).collect();
+    let (of, going, pods) = parts(nodes, &one.nodes);
     let times = of.iter().map(|used| used.goes_at(used.mark(input.now).since));
     let goes_at = times.max().unwrap_or(input.now);
     let fresh = of.iter().any(|used| used.view.claim.consolidatable.as_ref() != Some(&used.mark(input.now)));
@@ -147,8 +178,6 @@ fn begin<'a>(
         return;
     }
     let (Some(id), Some(first)) = (command_id(input, &of), of.first()) else { return };
-    let going: BTreeSet<&str> = of.iter().map(|used| used.node.name.as_str()).collect();
-    let pods: Vec<_> = of.iter().flat_map(|used| used.pods.iter().cloned()).collect();
     world.commit(&going, &one.plan, &pods);
     of.iter().for_each(|used| budgets.take(used.view));
     plan.commands.push(NewCommand {

@@ -173,6 +173,11 @@ impl<'a> Judge<'_, 'a> {
         Ok(Move { nodes: nodes.to_vec(), plan, saves })
     }
 
+    /// All the nodes as one move.
+    pub(crate) fn whole(&self, nodes: &[usize], plan: ProvisionPlan) -> Option<Move> {
+        self.judged(nodes, plan).ok()
+    }
+
     /// A move whose claims are of those types alone that make it cheaper, whatever EC2 gives; `None` where these haven't
     /// the values that their pool's `minValues` ask for.
     pub(crate) fn carried_out(&self, one: &Move) -> Option<Move> {
