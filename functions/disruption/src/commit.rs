@@ -200,6 +200,7 @@ impl<'a> DisruptionContext<'a> {
         let before = self.view.claims.get(&adoption.claim)?;
         let mut claim = Claim { revision: before.revision.saturating_add(1), ..before.clone() };
         claim.pool_hash = claim.pool_hash.or(adoption.pool_hash);
+        claim.class_hash = claim.class_hash.or(adoption.class_hash);
         claim.security_groups = claim.security_groups.or_else(|| adoption.security_groups.clone());
         let change = Change::step(self.cluster, before.revision, &claim);
         Some(DecidedChange { change, ..self.nothing() })

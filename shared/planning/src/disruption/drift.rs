@@ -134,9 +134,10 @@ pub(crate) fn adoptions(input: &DisruptionInput) -> Vec<Adoption> {
         let pool_hash = pool.filter(|_| claim.pool_hash.is_none()).map(|pool| PoolHash::of(&pool.template));
         let groups = class.filter(|_| claim.security_groups.is_none());
         let security_groups = groups.map(|class| class.security_groups.clone());
-        let any = pool_hash.is_some() || security_groups.is_some();
+        let class_hash = class.filter(|_| claim.class_hash.is_none()).and_then(|class| class.hash);
+        let any = pool_hash.is_some() || class_hash.is_some() || security_groups.is_some();
         let stays = claim.phase() == ClaimPhase::Initialized && claim.drift.is_none();
-        (any && stays).then(|| Adoption { claim: claim.name.clone(), pool_hash, security_groups })
+        (any && stays).then(|| Adoption { claim: claim.name.clone(), pool_hash, class_hash, security_groups })
     };
     let mut found: Vec<Adoption> = input.claims.iter().filter_map(adopts).collect();
     found.sort_by(|a, b| a.claim.cmp(&b.claim));

@@ -199,6 +199,7 @@ fn held(input: &DisruptionInput, node: &NodeView, word: PodsWord) -> Result<(), 
         | RefusalReason::SavesTooLittle { .. }
         | RefusalReason::SpotToSpotDisabled
         | RefusalReason::TooFewSpotTypes { .. }
+        | RefusalReason::MinValuesUnmet { .. }
         | RefusalReason::Unbalanced => None,
     };
     Err(NotDisrupted { reason, again })

@@ -5,7 +5,7 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::{Consolidatable, Drift, RemovalReason};
-use tenon_domain::class_hash::PoolHash;
+use tenon_domain::class_hash::{ClassHash, PoolHash};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId, NamespacedName, NodePoolName, SecurityGroupId};
 
@@ -62,6 +62,8 @@ pub struct Adoption {
     pub claim: ClaimName,
     /// The hash of its pool's template.
     pub pool_hash: Option<PoolHash>,
+    /// The hash of its class.
+    pub class_hash: Option<ClassHash>,
     /// The security groups of its class.
     pub security_groups: Option<BTreeSet<SecurityGroupId>>,
 }
@@ -277,6 +279,11 @@ pub enum RefusalReason {
         /// How many would be.
         found: usize,
     },
+    /// The cheaper types haven't the values that the pool's `minValues` ask for.
+    MinValuesUnmet {
+        /// The pool of the replacement.
+        pool: NodePoolName,
+    },
     /// The saving isn't worth the disruption, by the policy `Balanced`.
     Unbalanced,
 }
@@ -331,6 +338,10 @@ impl fmt::Display for RefusalReason {
                 f,
                 "{} of spot nodes would be cheaper, and 15 are needed so that the next one isn't interrupted soon: allow more types",
                 counted(u32::try_from(*found).unwrap_or(u32::MAX), "type", "types")
+            ),
+            Self::MinValuesUnmet { pool } => write!(
+                f,
+                "the types that would be cheaper have fewer values than `minValues` of NodePool `{pool}` ask for: allow more types, or lower `minValues`"
             ),
             Self::Unbalanced => f.write_str(
                 "what cheaper nodes for its pods would save isn't worth moving them, by policy `Balanced`",

@@ -16,7 +16,7 @@ mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::Pod;
 use tenon_domain::budget::DisruptionReason;
 use tenon_domain::claim::RemovalReason;
@@ -34,6 +34,15 @@ use balanced::PoolTotals;
 use candidate::UsedNode;
 use proposal::{Judge, Move, Proposal};
 use search::{Search, SearchEnd};
+
+/// The most nodes of one look: each is tried alone, and several times with others.
+const MOST_NODES: usize = 100;
+/// So many of a larger cluster have their turn, the others of [`MOST_NODES`] are marked ones.
+const A_TURN: usize = 60;
+/// How long a turn lasts.
+const TURN: SignedDuration = SignedDuration::from_mins(5);
+/// So many nodes that something keeps are tried, to tell of them that they would go.
+const KEPT_TRIED: usize = 50;
 
 /// Adds commands for used nodes whose time has come. Returns the marks of all that could go.
 pub(crate) fn consolidate<'a>(
@@ -64,14 +73,18 @@ pub(crate) fn consolidate<'a>(
         })
         .collect();
     let judge = Judge { input, nodes: &nodes, totals: &totals, allowed: &allowed };
-    let (found, alone, end) = Search::new(free.len(), |set: &[usize]| {
-        let set: Vec<usize> = set.iter().filter_map(|index| free.get(*index)).copied().collect();
+    let looked_at = looked_at(input, &nodes, &free);
+    if looked_at.len() < free.len() {
+        look_again(plan, next_turn(input.now));
+    }
+    let (found, alone, end) = Search::new(looked_at.len(), |set: &[usize]| {
+        let set: Vec<usize> = set.iter().filter_map(|index| looked_at.get(*index)).copied().collect();
         tried(&judge, world, &set)
     })
     .run();
     let mut moves: Vec<Move> = found.moves.iter().filter_map(|one| judge.carried_out(one)).collect();
     // Of kept nodes it is told only where they would go.
-    for (index, used) in nodes.iter().enumerate() {
+    for (index, used) in nodes.iter().enumerate().filter(|(_, used)| used.kept.is_some()).take(KEPT_TRIED) {
         if let Some(kept) = &used.kept
             && tried(&judge, world, &[index]).is_some_and(|found| !found.moves.is_empty())
         {
@@ -80,7 +93,7 @@ pub(crate) fn consolidate<'a>(
     }
     let going: BTreeSet<usize> = moves.iter().flat_map(|one| &one.nodes).copied().collect();
     // A node that could go alone stays marked while another set is better, so that its wait isn't begun again.
-    let alone_too = free.iter().zip(&alone).filter(|(_, proposal)| !proposal.moves.is_empty());
+    let alone_too = looked_at.iter().zip(&alone).filter(|(_, proposal)| !proposal.moves.is_empty());
     let could_go: BTreeSet<usize> = alone_too.map(|(index, _)| *index).chain(going.iter().copied()).collect();
     for (nodes_of, reason) in alone.into_iter().flat_map(|proposal| proposal.refused) {
         for used in nodes_of.iter().filter(|index| !going.contains(index)).filter_map(|at| nodes.get(*at)) {
@@ -102,7 +115,32 @@ pub(crate) fn consolidate<'a>(
         let Some(one) = alone else { continue };
         begin(input, &nodes, one, (world, budgets), (plan, report));
     }
-    marks(input, &nodes, &could_go, end)
+    let untried = |index: &usize| end == SearchEnd::OutOfTrials || !looked_at.contains(index);
+    let untried = free.iter().filter(|index| untried(index)).copied().collect();
+    marks(input, &nodes, &could_go, &untried)
+}
+
+/// The nodes of one look: all, or in a large cluster those whose turn it is, and those that are marked. Which these are
+/// doesn't depend on what the look decides about the nodes whose turn it is, so a second look decides the same.
+fn looked_at(input: &DisruptionInput, nodes: &[UsedNode<'_>], free: &[usize]) -> Vec<usize> {
+    if free.len() <= MOST_NODES {
+        return free.to_vec();
+    }
+    let turn = input.now.as_second().div_euclid(TURN.as_secs()).unsigned_abs();
+    let turns = free.len().div_ceil(A_TURN);
+    let turn = usize::try_from(turn).unwrap_or(0).checked_rem(turns).unwrap_or(0);
+    let mut chosen: BTreeSet<usize> =
+        free.iter().copied().skip(turn.saturating_mul(A_TURN)).take(A_TURN).collect();
+    let is_marked =
+        |index: &&usize| nodes.get(**index).is_some_and(|used| used.view.claim.consolidatable.is_some());
+    chosen.extend(free.iter().filter(is_marked).take(MOST_NODES - A_TURN));
+    chosen.into_iter().collect()
+}
+
+/// When the next nodes have their turn.
+fn next_turn(now: Timestamp) -> Timestamp {
+    let since = now.as_second().rem_euclid(TURN.as_secs());
+    now.saturating_add(TURN).unwrap_or(now).saturating_sub(SignedDuration::from_secs(since)).unwrap_or(now)
 }
 
 /// Whether pods came to the node so lately that its pool's `consolidateAfter` isn't over.
@@ -145,11 +183,10 @@ fn marks(
     input: &DisruptionInput,
     nodes: &[UsedNode<'_>],
     could_go: &BTreeSet<usize>,
-    end: SearchEnd,
+    untried: &BTreeSet<usize>,
 ) -> WantedMarks {
     let is_marked = |index: usize, used: &UsedNode<'_>| {
-        could_go.contains(&index)
-            || (end == SearchEnd::OutOfTrials && used.view.claim.consolidatable.is_some())
+        could_go.contains(&index) || (untried.contains(&index) && used.view.claim.consolidatable.is_some())
     };
     let marked = nodes.iter().enumerate().filter(|(index, used)| is_marked(*index, used));
     marked.map(|(_, used)| (used.view.claim.name.clone(), used.mark(input.now))).collect()

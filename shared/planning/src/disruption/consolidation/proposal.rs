@@ -165,7 +165,11 @@ impl<'a> Judge<'_, 'a> {
             return Err(self.too_little(nodes, saves, now));
         }
         for quote in &quotes {
-            self.types(nodes, quote, (planned, now))?;
+            let types = self.types(nodes, quote, (planned, now))?;
+            let asks = quote.claim.requirements.iter().any(|asked| asked.min_values().is_some());
+            if asks && self.restricted(nodes, quote, types).is_none() {
+                return Err(Some(RefusalReason::MinValuesUnmet { pool: quote.claim.pool.clone() }));
+            }
         }
         if !self.totals.approve(self.all(nodes), saves, now) {
             return Err(Some(RefusalReason::Unbalanced));

@@ -234,6 +234,17 @@ fn c107_spot_is_replaced_by_spot_only_where_fifteen_types_are_cheaper() {
 }
 
 #[test]
+fn cheaper_types_that_are_too_few_for_min_values_are_told() {
+    let mut world = used(three(), &[OnDemand], &[("x.large", OnDemand, &[500])]);
+    change(&mut world, |pool| {
+        let asked = Requirement::exists(labels::INSTANCE_TYPE).with_min_values(Some(3));
+        pool.template.requirements.add(asked);
+    });
+    let (plan, report) = looked_twice(&world);
+    assert_eq!((plan.commands.len(), refusals(&report)), (0, BTreeMap::from([("MinValuesUnmet", 1)])));
+}
+
+#[test]
 fn c110_a_node_that_pods_came_to_lately_takes_no_others() {
     let nodes: [Given<'_>; 2] = [("x.small", OnDemand, &[500]), ("x.large", OnDemand, &[15_000])];
     let with = |bound: i64, after: Option<i64>| {

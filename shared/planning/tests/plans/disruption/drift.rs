@@ -238,16 +238,19 @@ fn a_claim_of_an_older_release_adopts_what_it_did_not_note() {
         view.claim.security_groups = None;
     }
     world.pools[0].template.labels.insert("team".to_owned(), "a".to_owned());
+    world.classes[0].hash = Some("7".parse().unwrap());
     let (first, _) = plan(&world);
     let hash = Some(PoolHash::of(&world.pools[0].template));
     let adopted = |index| Adoption {
         claim: claim_name(index),
         pool_hash: hash,
+        class_hash: Some("7".parse().unwrap()),
         security_groups: Some(BTreeSet::from([group("sg-1")])),
     };
     // What drifts for another reason is written for that.
     assert_eq!((first.adopted, first.marks.len()), (vec![adopted(0)], 1));
     world.claims[0].claim.pool_hash = hash;
+    world.claims[0].claim.class_hash = Some("7".parse().unwrap());
     world.claims[0].claim.security_groups = Some(BTreeSet::from([group("sg-1")]));
     assert_eq!(plan(&world).0.adopted, []);
 }

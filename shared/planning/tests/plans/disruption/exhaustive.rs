@@ -187,6 +187,23 @@ fn a_hundred_nodes_of_real_types_become_few_in_one_look() {
     assert!(saved > 100 * 384_000_000 / 2, "{saved}");
 }
 
+/// More nodes than one look tries have their turns.
+#[test]
+fn a_large_cluster_is_looked_at_by_turns() {
+    let own = [1500, 900, 500, 250];
+    let nodes: Vec<_> = (0..300).map(|_| ("c.xlarge", CapacityType::OnDemand, &own[..])).collect();
+    let types = TYPES.map(|(name, cpu, cents)| machine(name, cpu, cents)).into();
+    let mut world = used(types, &[CapacityType::OnDemand], &nodes);
+    let (before, mut next) = (total(&world), 1000);
+    for turn in 0..10 {
+        world.now = at(turn * 300);
+        world.world.now = world.now;
+        let (plan, _) = after(&world, turn * 300 + 15);
+        carried_out(&mut world, &plan, &mut next);
+    }
+    assert!(total(&world) * 3 < before, "{} of {before}", total(&world));
+}
+
 #[test]
 fn consolidation_saves_nearly_what_the_best_set_would() {
     let (mut saved, mut best) = (0, 0);
