@@ -144,6 +144,24 @@ fn daemons_run_on_every_node_that_they_tolerate() {
 }
 
 #[test]
+fn a_daemons_pod_that_waits_for_a_node_goes_with_it() {
+    let cluster = cluster();
+    let container = json!([{"name": "a", "resources": {"requests": {"cpu": "64"}}}]);
+    let template = json!({"metadata": {"labels": {"app": "d"}}, "spec": {"containers": container}});
+    cluster
+        .apply(json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d", "namespace": "kube-system"},
+            "spec": {"template": template}}))
+        .unwrap();
+    cluster.add_node(node("a"));
+    run(&cluster, 60);
+    assert_eq!(cluster.objects(Kind::Pod).len(), 1, "it waits: the Node is too small");
+    cluster.remove_instance("aws:///us-east-1a/i-a");
+    run(&cluster, 200);
+    assert_eq!(cluster.objects(Kind::Node).len(), 0);
+    assert_eq!(cluster.objects(Kind::Pod).len(), 0);
+}
+
+#[test]
 fn evictions_keep_budgets_and_are_logged() {
     let cluster = cluster();
     cluster.add_node(node("a"));

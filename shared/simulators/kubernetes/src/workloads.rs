@@ -173,15 +173,19 @@ impl ClusterState {
     fn reconcile_daemon_set(&mut self, set: &Object) {
         let Some(template) = tenon_snapshot::object::at(set, "/spec/template") else { return };
         let mut covered = BTreeSet::new();
+        let nodes: Vec<Object> = self.store.all(Kind::Node).map(Arc::clone).collect();
+        let there: BTreeSet<&str> = nodes.iter().map(|node| object::name(node)).collect();
         let owned: Vec<Object> = self.store.owned_by(object::uid(set)).map(Arc::clone).collect();
         for pod in &owned {
-            if pods::is_finished(pod) {
+            // The controller deletes pods that wait for a Node that is gone; bound ones are the garbage collector's.
+            let waits_in_vain = text(pod, "/spec/nodeName").is_none()
+                && daemon_node(pod).is_some_and(|node| !there.contains(node));
+            if pods::is_finished(pod) || waits_in_vain {
                 self.delete_pod(pod);
             }
             covered.extend(daemon_node(pod).map(str::to_owned));
         }
         let tolerations = daemon_tolerations(template);
-        let nodes: Vec<Object> = self.store.all(Kind::Node).map(Arc::clone).collect();
         for node in nodes.iter().filter(|node| !covered.contains(object::name(node))) {
             if runs_on(template, &tolerations, node) {
                 let name = object::name(node);

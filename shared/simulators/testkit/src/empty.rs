@@ -12,11 +12,11 @@ use tenon_region::engine::SimulatedRegion;
 
 use crate::invariants::Invariant;
 
-/// How long an empty node may stay in a region without faults while no node of its pool leaves, where `consolidateAfter`
-/// is no longer: a lost ring is found by the next sweep, and a node is looked at twice.
+/// How long an empty node may stay in a region without faults while no node of its pool leaves and no command waits, where
+/// `consolidateAfter` is no longer: a lost ring is found by the next sweep, and a node is looked at twice.
 const GONE_WITHIN: SignedDuration = SignedDuration::from_mins(6);
 
-/// Since when nodes are empty and no node of their pools leaves, by name.
+/// Since when nodes are empty, no node of their pools leaves and no command waits, by name.
 #[derive(Debug, Default)]
 pub(crate) struct EmptyLong(BTreeMap<String, Timestamp>);
 
@@ -35,6 +35,8 @@ pub(crate) fn invariant_empty_nodes_go(
     let leaves = |claim: &Arc<Claim>| claim.phase() > ClaimPhase::Initialized && !claim.phase().is_final();
     let leaving: BTreeSet<&NodePoolName> =
         claims.iter().filter(|claim| leaves(claim)).map(|claim| &claim.pool).collect();
+    // A command that waits for its replacements holds room for its pods on nodes of every pool.
+    let waits = claims.iter().any(|claim| claim.phase() == ClaimPhase::Disrupting);
     let mut empty = BTreeMap::new();
     for claim in &claims {
         let (ClaimPhase::Initialized, Some(node), None) = (claim.phase(), claim.state.node(), &claim.drift)
@@ -43,7 +45,7 @@ pub(crate) fn invariant_empty_nodes_go(
         };
         let pool = reported.node_pools.iter().find(|pool| pool.name == claim.pool);
         let Some(after) = pool.and_then(|pool| pool.disruption.consolidate_after) else { continue };
-        if leaving.contains(&claim.pool) || !by_node.get(node.as_str()).is_some_and(Vec::is_empty) {
+        if waits || leaving.contains(&claim.pool) || !by_node.get(node.as_str()).is_some_and(Vec::is_empty) {
             continue;
         }
         let since = seen.0.get(node.as_str()).copied().unwrap_or(now);
