@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::id::{ClusterName, LaunchId, Zone, ZoneId};
 use tenon_domain::launch::{Launch, LaunchState};
-use tenon_domain::unavailable::{Mark, OfferingKey, UnavailableKey};
+use tenon_domain::unavailable::{Mark, MarkState, OfferingKey, UnavailableKey};
 use tenon_ec2::port::CreateFleetRequest;
 use tenon_memory_table::StoredItem;
 use tenon_region::engine::SimulatedRegion;
@@ -107,6 +107,11 @@ impl MarksSeen {
                 Some(OfferingKey { capacity_type, zone_id, instance_type: from.instance_type })
             })
             .collect()
+    }
+
+    /// Whether any capacity is held, due or being asked for again.
+    pub(crate) fn any_in_effect(&self, now: Timestamp) -> bool {
+        self.marks.values().any(|seen| seen.mark.state(now) != MarkState::Forgotten)
     }
 
     /// The marks of offerings that say something.

@@ -302,7 +302,8 @@ impl Play {
             let found = found.and_then(|()| self.judge_times());
             self.check(now, found)?;
             self.check(now, self.runs_away())?;
-            let unsettled = self.region.unsettled().0;
+            let mut unsettled = self.region.unsettled().0;
+            unsettled.extend(self.waits_for_capacity());
             if unsettled.is_empty() && self.watched.iter().all(|watched| watched.history.unready.is_empty()) {
                 let since = *settled_since.get_or_insert(now);
                 if now.duration_since(since) >= SETTLED_AFTER {
@@ -317,6 +318,19 @@ impl Play {
                 return self.check(now, Err((Invariant::SettledStays, text)));
             }
         }
+    }
+
+    /// A drifted claim, while capacity is marked: its replacement may be launched as soon as a mark is forgotten.
+    fn waits_for_capacity(&self) -> Option<String> {
+        if !self.marks.any_in_effect(self.region.now()) {
+            return None;
+        }
+        let claims = self.watched.iter().flat_map(|watched| self.region.claims(&watched.cluster));
+        let drifted = |claim: &Arc<Claim>| claim.phase() == ClaimPhase::Initialized && claim.drift.is_some();
+        claims
+            .into_iter()
+            .find(drifted)
+            .map(|claim| format!("{} drifted while capacity is marked", claim.name))
     }
 
     /// Finds a region that plans claims without end: it never settles, and each minute takes longer than the one before.
