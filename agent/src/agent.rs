@@ -7,18 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::id::{ClaimName, ClusterName};
+use tenon_domain::id::{ClaimName, ClusterName, Uid};
 use tenon_domain::snapshot::{ActionReport, Unreadable};
+use tenon_domain::wake::NOTICE;
 use tenon_snapshot::note::ToldNotes;
 use tenon_snapshot::snapshot::{
     self, ChunkKind, ClusterObjects, Encoded, Encoder, Heartbeat, Manifest, ReadError, WriteError,
     read_manifest, retire_orphans,
 };
-use tenon_snapshot::{ActionKind, Kind, Kube, KubeError, NodeAction, Note, Precondition};
+use tenon_snapshot::{ActionKind, Kind, Kube, KubeError, NodeAction, Note, ObjectKey, Precondition};
 use tenon_table::{Consistency, Table, TableError};
 
 use crate::bell::{Bell, Ring, is_of_pods};
-use crate::converge::{OperationOutcome, execute_op, note_of_op, observe_view, read_actions};
+use crate::converge::{OperationOutcome, execute_op, note_of_op, observe_holds, observe_view, read_actions};
 use crate::decided::Decided;
 use crate::deleted::{Owners, Tainted, find_deleted, taint_deleted};
 use crate::drain::RefusedEvictions;
@@ -26,6 +27,7 @@ use crate::faces::news::SentNews;
 use crate::faces::{execute_face, list, observe_shown, plan_faces};
 use crate::freed::FreedNodes;
 use crate::generation::{ClusterGenerations, Memory, lease_key};
+use crate::hold::{CountingLaunches, ReplacementStage, holds};
 use crate::nominate::{WaitingByNode, waiting_pods};
 use crate::plan::plan_convergence;
 
@@ -57,6 +59,8 @@ pub struct Agent<K, T, B> {
     unheard: Option<Ring>,
     held: BTreeSet<ChunkKind>,
     nominated: BTreeSet<ClaimName>,
+    counting: CountingLaunches,
+    own_pod: Option<ObjectKey>,
     pods_left: FreedNodes,
     drained: BTreeSet<String>,
     decided: Decided,
@@ -153,6 +157,8 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             unheard: None,
             held: BTreeSet::new(),
             nominated: BTreeSet::new(),
+            counting: CountingLaunches::default(),
+            own_pod: None,
             pods_left: FreedNodes::default(),
             drained: BTreeSet::new(),
             decided: Decided::default(),
@@ -160,6 +166,13 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             sent: SentNews::default(),
             kubernetes_version: None,
         }
+    }
+
+    /// The agent that runs as this pod, which leaves an interrupted Node at once.
+    #[must_use]
+    pub fn running_as(mut self, pod: ObjectKey) -> Self {
+        self.own_pod = Some(pod);
+        self
     }
 
     /// The API server, as the agent sees it.
@@ -334,14 +347,18 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
     /// # Errors [`AgentError`]; the next convergence starts over.
     pub async fn converge(&mut self, now: Timestamp) -> Result<Converged, AgentError> {
         let (actions, unreadable) = read_actions(&self.table, &self.cluster).await?;
+        self.decided = std::mem::take(&mut self.decided).read(&self.table, &self.cluster).await?;
+        let replacements = self.replacements(&actions, now).await?;
         self.drained = actions.iter().filter(|action| drains(action)).map(|a| a.claim.to_string()).collect();
         let mut operations = 0;
         let latest = now.saturating_add(ACTIONS_EVERY).unwrap_or(Timestamp::MAX);
         let mut next = Some(latest);
         let mut unwritten = Vec::new();
         for _ in 0..ROUNDS_OF_A_STEP {
-            let view = observe_view(&*self.kube, &actions, &self.refused).await?;
+            let mut view = observe_view(&*self.kube, &actions, &self.refused).await?;
             self.refused.clone_from(&view.refused);
+            let known = (actions.as_slice(), replacements.clone());
+            view.holds = observe_holds(&*self.kube, &view, known, self.own_pod.as_ref()).await?;
             let convergence = plan_convergence(&view, &actions, now);
             self.reports = convergence.reports;
             next = convergence.next;
@@ -373,6 +390,19 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         Ok(Converged { reports: self.reports.clone(), next, operations, unreadable, unwritten })
     }
 
+    /// How far the replacements of interrupted Nodes' pods are.
+    async fn replacements(
+        &mut self,
+        actions: &[NodeAction],
+        now: Timestamp,
+    ) -> Result<BTreeMap<Uid, ReplacementStage>, AgentError> {
+        let ends = actions.iter().filter(|action| holds(action)).filter_map(|action| action.deadline);
+        let Some(first) = ends.filter(|end| now < *end).min() else { return Ok(BTreeMap::new()) };
+        // A warning is at most [`NOTICE`] old, and a claim that was ready before it counts no pod of the Node.
+        let since = first.saturating_sub(NOTICE).unwrap_or(now);
+        Ok(self.counting.stages(&self.table, &self.cluster, &self.decided, since).await?)
+    }
+
     /// The pods to nominate for Nodes that begin to take pods. Each claim's are nominated once, directly before its own
     /// Node opens: kube-scheduler forgets a nomination when an attempt to place the pod fails, and each Node that opens
     /// makes it try. Without the launch in the table no pod is nominated, and the Node opens anyway.
@@ -399,7 +429,6 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
 
     /// Shows the functions' decisions in Kubernetes. A failed write doesn't stop the others.
     async fn show(&mut self, actions: &[NodeAction], now: Timestamp) -> Result<Vec<KubeError>, AgentError> {
-        self.decided = std::mem::take(&mut self.decided).read(&self.table, &self.cluster).await?;
         let mut unwritten = Vec::new();
         for _ in 0..ROUNDS_OF_SHOWING {
             let shown = observe_shown(&*self.kube).await?;

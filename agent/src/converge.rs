@@ -7,17 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tenon_domain::id::ClusterName;
+use tenon_domain::id::{ClusterName, Uid};
 use tenon_domain::snapshot::Unreadable;
 use tenon_snapshot::{
     ActionKind, Deletion, Eviction, Kind, Kube, KubeError, NodeAction, Note, NoteKind, ObjectKey, PodRef,
-    Precondition, action,
+    Precondition, action, object,
 };
 use tenon_table::{Consistency, Query, SkRange, Table, TableError, query_all};
 
 use crate::deleted::{Owners, find_deleted};
 use crate::drain::{PodOp, RefusedEvictions};
-use crate::plan::{Op, View};
+use crate::hold::{HeldPods, InterruptedNode, ReplacementStage, holds, leave_at_once};
+use crate::plan::{Op, View, find_node};
 
 /// The actions of a cluster, by claim, and the unreadable ones.
 ///
@@ -77,7 +78,29 @@ pub async fn observe_view<K: Kube>(
             }
         }
     }
-    Ok(View { nodes, claims: owners.claims, deleted, daemon_sets, pods, refused })
+    let holds = HeldPods::default();
+    Ok(View { nodes, claims: owners.claims, deleted, daemon_sets, pods, refused, holds })
+}
+
+/// Which pods of interrupted Nodes stay for now.
+///
+/// # Errors [`KubeError`]: try again at the next step.
+pub async fn observe_holds<K: Kube>(
+    kube: &K,
+    view: &View,
+    (actions, replacements): (&[NodeAction], BTreeMap<Uid, ReplacementStage>),
+    own_pod: Option<&ObjectKey>,
+) -> Result<HeldPods, KubeError> {
+    let interrupted = actions.iter().filter(|action| holds(action));
+    let nodes: Vec<InterruptedNode<'_>> = interrupted
+        .filter_map(|action| {
+            let node = find_node(view, action)?;
+            Some(InterruptedNode { node, pods: view.pods.get(object::name(node))? })
+        })
+        .collect();
+    let at_once =
+        if nodes.is_empty() { BTreeSet::new() } else { leave_at_once(kube, &nodes, own_pod).await? };
+    Ok(HeldPods { replacements, at_once })
 }
 
 /// The result of an operation.

@@ -14,6 +14,9 @@ use tenon_domain::pool_status::PoolStatus;
 use tenon_table::items::{ItemForm, ToldFindings, from_item, keys, revision_of, steps_of};
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, TableError, query_all};
 
+/// Most items of one read.
+const ITEMS: usize = 100;
+
 /// The functions' decisions. An unreadable item is left out: a newer function wrote it, and Kubernetes keeps showing
 /// its earlier state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -65,6 +68,18 @@ async fn read_all<T: Table, F: ItemForm>(
     let query = Query::new(keys::cluster_pk(cluster), SkRange::Prefix(prefix.to_owned()), consistency);
     let items = query_all(table, &query).await?;
     Ok(readable(&items, prefix))
+}
+
+/// The readable items among them.
+///
+/// # Errors [`TableError`] if they can't be read.
+pub(crate) async fn read_items<T: Table, F: ItemForm>(table: &T, keys: &[Key]) -> Result<Vec<F>, TableError> {
+    let mut read = Vec::new();
+    for keys in keys.chunks(ITEMS) {
+        let found = table.batch_get(keys, Consistency::Eventual).await?;
+        read.extend(found.iter().filter_map(|(key, item)| from_item(key, item).ok()));
+    }
+    Ok(read)
 }
 
 fn readable<F: ItemForm>(items: &[(Key, Item)], prefix: &str) -> Vec<F> {

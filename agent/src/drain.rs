@@ -12,6 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_snapshot::ObjectKey;
 use tenon_snapshot::pod::{Criticality, PodDisruption, PodLife, PodRef, PodRunner, SeenPod};
 
+use crate::hold::HeldPods;
+
 /// The shortest drain: it catches pods that were bound while the taint spread.
 pub const SHORTEST: SignedDuration = SignedDuration::from_secs(5);
 /// How long after its deletion time a pod isn't waited for any longer: its kubelet is silent.
@@ -96,6 +98,8 @@ pub struct Drain<'a> {
     pub since: Timestamp,
     /// When it has to be over.
     pub deadline: Option<Timestamp>,
+    /// What decides which pods stay until their replacements are ready; none stay without it.
+    pub holds: Option<&'a HeldPods>,
 }
 
 /// The operations of a drain now.
@@ -129,7 +133,10 @@ pub fn plan_drain(drain: &Drain<'_>, refused: &RefusedEvictions, now: Timestamp)
             continue;
         }
         next.extend(forced_at);
-        let may_evict = Some(tier_of(pod)) == tier && pod.deleted_at.is_none() && !is_kept(pod, now);
+        let held = drain.holds.and_then(|holds| holds.until(pod, drain, now));
+        next.extend(held);
+        let goes = pod.deleted_at.is_none() && !is_kept(pod, now) && held.is_none();
+        let may_evict = Some(tier_of(pod)) == tier && goes;
         if may_evict {
             match refused.until(&uid).filter(|at| *at > now) {
                 Some(at) => next.push(at),
@@ -221,7 +228,7 @@ mod tests {
     }
 
     fn check(pods: &[PodRef], (deadline, now): (Option<i64>, i64), expected: &[&str]) -> DrainPlan {
-        let drain = Drain { pods, since: at(0), deadline: deadline.map(at) };
+        let drain = Drain { pods, since: at(0), deadline: deadline.map(at), holds: None };
         let plan = plan_drain(&drain, &RefusedEvictions::default(), at(now));
         let found: Vec<String> = plan
             .ops
@@ -262,7 +269,7 @@ mod tests {
         let check = |patch: Value, expected: u32| {
             assert_eq!(
                 super::plan_drain(
-                    &Drain { pods: &[pod("a", patch)], since: at(0), deadline: None },
+                    &Drain { pods: &[pod("a", patch)], since: at(0), deadline: None, holds: None },
                     &RefusedEvictions::default(),
                     at(100)
                 )
@@ -324,7 +331,8 @@ mod tests {
         }
         assert_eq!(waits, [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
         let pods = [pod("a", json!({}))];
-        let plan = plan_drain(&Drain { pods: &pods, since: at(0), deadline: None }, &refused, at(1));
+        let plan =
+            plan_drain(&Drain { pods: &pods, since: at(0), deadline: None, holds: None }, &refused, at(1));
         assert_eq!((plan.ops.len(), plan.pods_left, plan.next), (0, 1, Some(at(2))));
     }
 }

@@ -18,6 +18,7 @@ pub mod drain;
 pub mod faces;
 mod freed;
 pub mod generation;
+pub mod hold;
 mod nominate;
 pub mod pace;
 pub mod plan;

@@ -11,11 +11,10 @@ use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::launch::Launch;
 use tenon_snapshot::{Kube, KubeError, ObjectKey};
-use tenon_table::items::{ItemForm, from_item, keys};
-use tenon_table::{Consistency, Key, Table, TableError};
+use tenon_table::items::keys;
+use tenon_table::{Key, Table, TableError};
 
-/// Most items of one read.
-const ITEMS: usize = 100;
+use crate::decided::read_items;
 
 /// The pods that wait for their claims' Nodes, by Node.
 pub(crate) type WaitingByNode = BTreeMap<String, Vec<(ObjectKey, String)>>;
@@ -33,9 +32,9 @@ pub(crate) async fn waiting_pods<K: Kube, T: Table>(
         return Ok(Ok(WaitingByNode::new()));
     }
     let claims: Vec<Key> = opening.keys().map(|claim| keys::claim(cluster, claim)).collect();
-    let claims: Vec<Claim> = read(table, &claims).await?;
+    let claims: Vec<Claim> = read_items(table, &claims).await?;
     let launches: BTreeSet<Key> = claims.iter().map(|claim| keys::launch(cluster, &claim.launch)).collect();
-    let launches: Vec<Launch> = read(table, &launches.into_iter().collect::<Vec<_>>()).await?;
+    let launches: Vec<Launch> = read_items(table, &launches.into_iter().collect::<Vec<_>>()).await?;
     let pods = match kube.pods().await {
         Ok(pods) => pods,
         Err(error) => return Ok(Err(error)),
@@ -53,14 +52,4 @@ pub(crate) async fn waiting_pods<K: Kube, T: Table>(
     }
     by_node.retain(|_, pods| !pods.is_empty());
     Ok(Ok(by_node))
-}
-
-/// The readable items among them.
-async fn read<T: Table, F: ItemForm>(table: &T, keys: &[Key]) -> Result<Vec<F>, TableError> {
-    let mut read = Vec::new();
-    for keys in keys.chunks(ITEMS) {
-        let found = table.batch_get(keys, Consistency::Eventual).await?;
-        read.extend(found.iter().filter_map(|(key, item)| from_item(key, item).ok()));
-    }
-    Ok(read)
 }

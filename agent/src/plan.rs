@@ -15,6 +15,7 @@ use tenon_snapshot::object::{self, Kind, Object, text};
 use tenon_snapshot::{ActionKind, NodeAction, PodRef};
 
 use crate::drain::{Drain, PodOp, RefusedEvictions, plan_drain};
+use crate::hold::{HeldPods, holds};
 
 /// The value of [`labels::EXCLUDE_FROM_LOAD_BALANCERS`] on a Node that is drained.
 const EXCLUDED_BY: &str = "karpenter";
@@ -36,6 +37,8 @@ pub struct View {
     pub pods: BTreeMap<String, Vec<PodRef>>,
     /// Pods whose eviction a PodDisruptionBudget refused.
     pub refused: RefusedEvictions,
+    /// Which pods of interrupted Nodes stay for now.
+    pub holds: HeldPods,
 }
 
 /// One operation.
@@ -179,7 +182,8 @@ fn plan_action(
         ActionKind::Finalize => (working(0), None),
         ActionKind::Drain => {
             let pods = view.pods.get(&name).map_or(&[][..], Vec::as_slice);
-            let drain = Drain { pods, since: deleted_at.unwrap_or(now), deadline: action.deadline };
+            let holds = holds(action).then_some(&view.holds);
+            let drain = Drain { pods, since: deleted_at.unwrap_or(now), deadline: action.deadline, holds };
             let plan = plan_drain(&drain, &view.refused, now);
             // Until the taint is on it, the scheduler may still send pods.
             if patched {
@@ -204,7 +208,7 @@ const fn progress_without_node(kind: ActionKind) -> ActionProgress {
 }
 
 /// The claim's Node: by its providerID, or by its name if the claim has none.
-fn find_node<'a>(view: &'a View, action: &NodeAction) -> Option<&'a Object> {
+pub(crate) fn find_node<'a>(view: &'a View, action: &NodeAction) -> Option<&'a Object> {
     match (&action.provider_id, &action.node) {
         (Some(id), _) => view.nodes.iter().find(|node| text(node, "/spec/providerID") == Some(id)),
         (None, Some(name)) => view.nodes.iter().find(|node| object::name(node) == name),

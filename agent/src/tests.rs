@@ -116,6 +116,7 @@ impl AgentFixture {
             taints: vec![],
             startup_taints: vec![Taint::new("starting", TaintEffect::PreferNoSchedule)],
             deadline: deadline.map(at),
+            replacement: tenon_snapshot::ReplacementOrder::Anytime,
         }
     }
 

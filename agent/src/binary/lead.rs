@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use tenon_kube::lease::{EVERY, Election, Leadership};
 use tenon_kube::{Client, KubeClient, Listing, listing_of};
+use tenon_snapshot::{Kind, ObjectKey};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
@@ -93,7 +94,9 @@ impl Leader<'_> {
             let watched = KubeClient::start(kube.clone(), listing, &configuration.pod);
             let changes = watched.changes();
             let (table, bell) = (aws.table.clone(), aws.bell.clone());
-            let mut agent = Agent::new(configuration.cluster.clone(), watched, table, bell);
+            let own = ObjectKey::new(Kind::Pod, &configuration.namespace, &configuration.pod);
+            let agent = Agent::new(configuration.cluster.clone(), watched, table, bell);
+            let mut agent = agent.running_as(own);
             drive(&mut agent, changes, &aws.doorbell, metrics, stopped).await;
         };
         tokio::select! {

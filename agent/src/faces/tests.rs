@@ -90,6 +90,7 @@ fn action() -> NodeAction {
         taints: vec![],
         startup_taints: vec![],
         deadline: None,
+        replacement: tenon_snapshot::ReplacementOrder::Anytime,
     }
 }
 

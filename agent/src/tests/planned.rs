@@ -46,6 +46,7 @@ fn action(kind: ActionKind, startup: &[(&str, &str)]) -> NodeAction {
         taints: vec![],
         startup_taints: startup.iter().map(taint).collect(),
         deadline: None,
+        replacement: tenon_snapshot::ReplacementOrder::Anytime,
     }
 }
 

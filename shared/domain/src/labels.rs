@@ -74,6 +74,8 @@ keys! {
     MINIMUM_SAVINGS = "tenon.dev/minimum-savings";
     /// Annotation on pools, Tenon's own: with `true` none of its nodes is disrupted voluntarily.
     PAUSE_DISRUPTION = "tenon.dev/pause-disruption";
+    /// Annotation on pools, Tenon's own: what happens to an interrupted node's pods.
+    INTERRUPTION = "tenon.dev/interruption";
     /// Annotation on pools, Tenon's own: how old a consolidated node must be.
     MINIMUM_NODE_LIFETIME = "tenon.dev/minimum-node-lifetime";
     /// `c`, `m`, `r`, …

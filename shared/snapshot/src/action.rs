@@ -39,6 +39,8 @@ pub struct NodeAction {
     pub startup_taints: Vec<Taint>,
     /// The end of a drain: a pod whose grace period doesn't fit before it is deleted without eviction.
     pub deadline: Option<Timestamp>,
+    /// Whether a drain keeps pods until their replacements take them, as long as the deadline allows.
+    pub replacement: ReplacementOrder,
 }
 
 tenon_domain::words! {
@@ -55,6 +57,16 @@ tenon_domain::words! {
         /// Removes the Node's finalizer.
         Finalize,
     }
+}
+
+/// Whether a drain waits for replacements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReplacementOrder {
+    /// Its pods are evicted at once.
+    #[default]
+    Anytime,
+    /// A pod is evicted when its replacement is ready, as far as the deadline allows.
+    First,
 }
 
 /// An action that can't be read or written.
@@ -109,6 +121,7 @@ impl NodeAction {
             taints: self.taints.iter().map(TaintForm::from).collect(),
             startup_taints: self.startup_taints.iter().map(TaintForm::from).collect(),
             deadline: self.deadline.map(|deadline| deadline.to_string()),
+            replacement_first: (self.replacement == ReplacementOrder::First).then_some(true),
         };
         to_item(&form).map_err(ActionError::Form)
     }
@@ -137,6 +150,10 @@ impl NodeAction {
             taints: read_taints("taints", form.taints)?,
             startup_taints: read_taints("startup_taints", form.startup_taints)?,
             deadline,
+            replacement: match form.replacement_first {
+                Some(true) => ReplacementOrder::First,
+                Some(false) | None => ReplacementOrder::Anytime,
+            },
         })
     }
 }
@@ -167,6 +184,8 @@ struct NodeActionForm {
     #[serde(default)]
     startup_taints: Vec<TaintForm>,
     deadline: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    replacement_first: Option<bool>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -200,6 +219,7 @@ mod tests {
             taints: vec![Taint { value: "a".into(), ..Taint::new("team", TaintEffect::NoSchedule) }],
             startup_taints: vec![Taint::new("cilium", TaintEffect::NoExecute)],
             deadline: Some("2026-01-01T00:02:00Z".parse().unwrap()),
+            replacement: ReplacementOrder::First,
         }
     }
 
@@ -220,6 +240,7 @@ mod tests {
             taints: vec![],
             startup_taints: vec![],
             deadline: None,
+            replacement: ReplacementOrder::Anytime,
             ..action()
         };
         assert_eq!(NodeAction::from_item(&bare.to_item().unwrap()).unwrap(), bare);

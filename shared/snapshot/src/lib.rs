@@ -13,7 +13,7 @@ pub mod pod;
 pub mod snapshot;
 pub mod versions;
 
-pub use action::{ActionKind, NodeAction};
+pub use action::{ActionKind, NodeAction, ReplacementOrder};
 pub use kube::{Deletion, Eviction, Kube, KubeError, Precondition};
 pub use note::{Note, NoteKind};
 pub use object::{Kind, Object, ObjectKey};

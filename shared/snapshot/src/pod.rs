@@ -10,7 +10,9 @@ use std::sync::{Arc, Weak};
 
 use jiff::Timestamp;
 use serde_json::Value;
+use tenon_domain::id::Uid;
 use tenon_domain::labels::DO_NOT_DISRUPT;
+use tenon_domain::manifest;
 use tenon_domain::taint::Taint;
 
 use crate::object::{self, Kind, Object, ObjectKey, text};
@@ -135,6 +137,15 @@ impl SeenPod {
     #[must_use]
     pub fn going(&self, at: Timestamp) -> Self {
         Self { deleted_at: Some(self.deleted_at.unwrap_or(at)), ..self.clone() }
+    }
+
+    /// The UID that snapshots give the pod while it is bound, by which claims count it: it follows from its name.
+    #[must_use]
+    pub fn counted_as(&self) -> Option<Uid> {
+        match Uid::parse(self.key.name.as_str()) {
+            Ok(_) => manifest::pod_uid(&self.key.namespace, &self.key.name).ok(),
+            Err(_) => Uid::parse(self.uid.as_str()).ok(),
+        }
     }
 
     /// Whether it waits for a node.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance};
 use tenon_domain::id::ProviderId;
 use tenon_domain::taint::Taint;
-use tenon_snapshot::{ActionKind, NodeAction};
+use tenon_snapshot::{ActionKind, NodeAction, ReplacementOrder};
 
 /// The labels, annotations and taints of a Node at registration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,6 +35,10 @@ pub fn asked(
     first: impl FnOnce(&LaunchedInstance) -> Registration,
 ) -> Option<NodeAction> {
     let (kind, deadline) = kind(&claim.state)?;
+    let replacement = match claim.state.holds_pods_until() {
+        Some(_) => ReplacementOrder::First,
+        None => ReplacementOrder::Anytime,
+    };
     let instance = claim.state.instance()?;
     let given = match before {
         Some(NodeAction { labels, annotations, taints, startup_taints, .. }) => Registration {
@@ -57,6 +61,7 @@ pub fn asked(
         taints,
         startup_taints,
         deadline,
+        replacement,
     })
 }
 

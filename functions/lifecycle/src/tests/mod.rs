@@ -268,6 +268,7 @@ fn drain_action(n: usize) -> NodeAction {
         taints: vec![],
         startup_taints: vec![],
         deadline: None,
+        replacement: tenon_snapshot::ReplacementOrder::Anytime,
     }
 }
 

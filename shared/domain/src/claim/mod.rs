@@ -4,10 +4,12 @@
 //! claim's state never goes back ([`ClaimPhase`] is ordered, and every transition goes up), but for a claim that a
 //! consolidation gives up.
 
+mod interrupted;
 mod phase;
 mod record;
 mod terms;
 
+pub use interrupted::InterruptionOrder;
 pub use phase::{ClaimPhase, may_follow};
 pub use record::{
     BINDING_WINDOW, Claim, ClaimState, CommandRole, Consolidatable, Drift, DriftReason, ImpossibleTransition,

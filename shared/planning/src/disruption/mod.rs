@@ -26,10 +26,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::pod::DoNotDisrupt;
 use tenon_domain::budget::DisruptionReason;
-use tenon_domain::claim::{ClaimPhase, CommandRole, Consolidatable, RemovalReason};
+use tenon_domain::claim::{ClaimPhase, CommandRole, Consolidatable, InterruptionOrder, RemovalReason};
 use tenon_domain::digest::Digest;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId};
+use tenon_domain::labels::INTERRUPTION;
 use tenon_domain::savings::ConsolidationTerms;
 
 pub use input::{
@@ -52,9 +53,14 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     let mut plan = DisruptionPlan { marks: drift::marks(input), ..DisruptionPlan::default() };
     let unread =
         input.pools.iter().filter_map(|pool| Some((pool.name.clone(), ConsolidationTerms::of(pool).err()?)));
+    let unread_interruption = input.pools.iter().filter_map(|pool| {
+        let written = pool.meta.annotations.get(INTERRUPTION).map(String::as_str);
+        Some((pool.name.clone(), InterruptionOrder::read(written).err()?.to_owned()))
+    });
     let mut report = DisruptionReport {
         invalid: invalid_annotations(input),
         unread: unread.collect(),
+        unread_interruption: unread_interruption.collect(),
         ..DisruptionReport::default()
     };
     if input.halt == HaltState::Halted {

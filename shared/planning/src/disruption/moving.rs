@@ -34,13 +34,15 @@ impl<'a> SpareCapacity<'a> {
             |node| !left.contains(node.name.as_str()),
             input.world.pods.iter().chain(bound),
         );
+        // Pods of interrupted nodes are among the pending ones.
+        let pending: BTreeSet<&Uid> = input.world.pods.iter().map(|pod| &pod.uid).collect();
         let moving = input
             .claims
             .iter()
             .filter(going)
             .filter_map(|view| view.node.as_ref())
             .flat_map(reschedulable)
-            .filter(|pod| !input.counted.contains_key(&pod.uid));
+            .filter(|pod| !input.counted.contains_key(&pod.uid) && !pending.contains(&pod.uid));
         let moving: Vec<Pod> = moving.collect();
         let (mut expecting, mut homeless) = (BTreeSet::new(), BTreeSet::new());
         // Pods that wait are bound before those that still run.

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::claim::{Consolidatable, Drift, RemovalReason};
+use tenon_domain::claim::{Consolidatable, Drift, InterruptionOrder, RemovalReason};
 use tenon_domain::class_hash::{ClassHash, PoolHash};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId, NamespacedName, NodePoolName, SecurityGroupId};
-
 use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::labels::{MINIMUM_SAVINGS, PAUSE_DISRUPTION};
 use tenon_domain::money::UsdPerHour;
@@ -163,6 +162,8 @@ pub struct DisruptionReport {
     pub invalid: Vec<InvalidAnnotation>,
     /// Pools whose terms of consolidation can't be read.
     pub unread: Vec<(NodePoolName, ConsolidationTermError)>,
+    /// Pools whose annotation `tenon.dev/interruption` says nothing, with its value.
+    pub unread_interruption: Vec<(NodePoolName, String)>,
 }
 
 /// A pod whose `karpenter.sh/do-not-disrupt` is neither `true` nor a duration.
@@ -177,7 +178,7 @@ pub struct InvalidAnnotation {
 impl DisruptionReport {
     /// Adds the findings to a report.
     pub fn tell(self, to: &mut report::Report) {
-        let Self { refusals, waiting, invalid, unread } = self;
+        let Self { refusals, waiting, invalid, unread, unread_interruption } = self;
         for waiting in &waiting {
             to.wait(waiting);
         }
@@ -194,6 +195,13 @@ impl DisruptionReport {
             let subject = Subject { kind: SubjectKind::Pool, name: pool.to_string() };
             let sentence = "consolidating no nodes of {}";
             to.tell(Finding::refused(subject, "InvalidAnnotation", sentence, error.to_string()));
+        }
+        for (pool, value) in unread_interruption {
+            let subject = Subject { kind: SubjectKind::Pool, name: pool.to_string() };
+            let words = InterruptionOrder::ALL.map(InterruptionOrder::as_str).join("` or `");
+            let why = format!("its value is `{value}`; write `{words}`");
+            let sentence = "ignoring annotation `tenon.dev/interruption` of {}";
+            to.tell(Finding::refused(subject, "InvalidAnnotation", sentence, why).condition(value));
         }
         for InvalidAnnotation { pod, value } in invalid {
             let subject = Subject { kind: SubjectKind::Pod, name: pod.to_string() };

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::Evicted;
@@ -129,6 +130,10 @@ impl ClusterState {
             at: self.now,
             pod: key.clone(),
             node: text(&pod, "/spec/nodeName").unwrap_or_default().to_owned(),
+            grace: SignedDuration::from_secs(
+                object::at(&pod, "/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30),
+            ),
+            guarded: !standings.is_empty(),
             budgets: if is_healthy(&pod) {
                 standings.into_iter().map(|(name, standing)| (name, standing.allowed())).collect()
             } else {

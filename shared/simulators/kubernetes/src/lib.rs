@@ -87,6 +87,10 @@ pub struct Evicted {
     pub pod: ObjectKey,
     /// Its node.
     pub node: String,
+    /// Its grace period.
+    pub grace: SignedDuration,
+    /// Whether a PodDisruptionBudget covers it.
+    pub guarded: bool,
     /// The PodDisruptionBudgets that it used: name, `disruptionsAllowed` just before. A pod that isn't Ready uses
     /// none if `unhealthyPodEvictionPolicy` lets it go, because it isn't among the healthy ones.
     pub budgets: Vec<(String, u32)>,

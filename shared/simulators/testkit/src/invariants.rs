@@ -102,6 +102,8 @@ tenon_domain::words! {
         ConsolidationSaves,
         /// A disrupted claim belongs to a command that isn't done.
         DisruptingIsHeld,
+        /// Pods of an interrupted node stay while the instances of their replacements start.
+        ReplacementFirst,
     }
 }
 

@@ -25,6 +25,7 @@ pub mod passed_over;
 mod pipeline;
 mod random;
 mod reached;
+mod replaced_first;
 mod sabotage;
 mod scarcity;
 pub mod selected;

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenon_domain::api::pod::Readiness;
 use tenon_domain::api::{Node, Pod};
-use tenon_domain::claim::{ClaimPhase, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimPhase, RemovalReason};
 use tenon_domain::class_status::{ConditionReason, ConditionStatus, ConditionType, ImageFault};
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::labels::IMAGE_POLICY;
@@ -69,6 +69,8 @@ tenon_domain::words! {
         UnderutilizedGone = "nodes that leave underutilised",
         /// A consolidation is undone.
         Undone = "consolidations that are undone",
+        /// Pods of an interrupted node stay while their replacement starts.
+        PodsStay = "pods that stay on interrupted nodes",
     }
 }
 
@@ -90,6 +92,7 @@ impl Reached {
         self.note(Situation::EmptyGone, || leaves(RemovalReason::Empty));
         self.note(Situation::UnderutilizedGone, || leaves(RemovalReason::Underutilized));
         self.note(Situation::Undone, || undone(region, cluster, moment));
+        self.note(Situation::PodsStay, || pods_stay(region, cluster, moment));
         self.note(Situation::EditedUnanswered, || edited_unanswered(region, cluster));
         self.note(Situation::ForeignImages, || foreign_images(region, cluster, strangers));
         self.note(Situation::PendingNewer, || newer_pending(region, cluster));
@@ -275,6 +278,24 @@ fn room_on(node: &Node, pods: &[Pod]) -> ResourceList {
     let here = pods.iter().filter(|pod| !pod.is_finished() && pod.node.as_ref() == Some(&node.name));
     let taken = ResourceList::sum(here.map(|pod| &pod.shape.requests));
     node.allocatable.clone().minus(&taken)
+}
+
+/// Whether a Node that EC2 takes back within a minute and a half has pods, and another claim's instance starts.
+fn pods_stay(region: &SimulatedRegion, cluster: &ClusterName, moment: &ClusterMoment) -> bool {
+    let Some(site) = region.site(cluster) else { return false };
+    let starts = |claim: &Arc<Claim>| claim.phase() == ClaimPhase::Launched;
+    let by_node = || site.cluster().pods_by_node();
+    let holds = |claim: &&Arc<Claim>| {
+        let ends = claim.state.holds_pods_until();
+        ends.is_some_and(|ends| ends.duration_since(moment.at) < SignedDuration::from_secs(90))
+    };
+    let held: Vec<&Arc<Claim>> = moment.claims.iter().filter(holds).collect();
+    !held.is_empty()
+        && moment.claims.iter().any(starts)
+        && held
+            .iter()
+            .filter_map(|claim| claim.state.node())
+            .any(|node| by_node().get(node.as_str()).is_some_and(|pods| !pods.is_empty()))
 }
 
 /// Whether a consolidation is done whose candidates all stay.

@@ -16,8 +16,8 @@ use tenon_table::{Commit, Item, Key, QueryPage, Value, Write};
 mod items;
 
 use items::{
-    ask_later, believe_empty, claims_written, classes_written, count_marks, deal_twice, deny_for_ever,
-    double_learned, double_requests, drop_leases, forget_pods, forget_undone, forget_unneeded,
+    actions_written, ask_later, believe_empty, claims_written, classes_written, count_marks, deal_twice,
+    deny_for_ever, double_learned, double_requests, drop_leases, forget_pods, forget_undone, forget_unneeded,
     keep_templates, learned_written, mix_up_images, raise_revision, shift_back, tell_ready,
 };
 
@@ -109,6 +109,8 @@ tenon_domain::words! {
         DearTypes,
         /// Candidates of a consolidation that is undone aren't given back, and every second launch fails.
         UndoneForgotten,
+        /// The agent isn't told that an interrupted node's pods stay.
+        EvictedAtOnce,
     }
 }
 
@@ -152,6 +154,9 @@ impl Sabotage {
             }
             Self::ReadyAnyway => classes_written(commit).for_each(tell_ready),
             Self::UndoneForgotten if task == "disruption" => forget_undone(commit),
+            Self::EvictedAtOnce => actions_written(commit).for_each(|action| {
+                action.remove("replacement_first");
+            }),
             Self::EmptiedForgotten => {
                 for item in claims_written(commit) {
                     if let Some(Value::M(mark)) = item.get_mut("consolidatable") {

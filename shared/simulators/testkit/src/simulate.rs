@@ -32,6 +32,7 @@ use crate::pace::HistoryPace;
 use crate::passed_over::invariant_failed_passed_over;
 use crate::random::Dice;
 use crate::reached::{Reached, Situation};
+use crate::replaced_first::invariant_replacement_first;
 use crate::sabotage::Sabotage;
 use crate::selected::invariant_images_selected;
 use crate::shifts::invariant_shifted_zones_are_left_alone;
@@ -468,7 +469,10 @@ impl Watched {
         invariant_budgets_hold(moment, &self.budgets, history)?;
         let waiting = waiting_pods(region, &self.cluster);
         if let Some(site) = region.site(&self.cluster) {
-            invariants::invariant_pod_budgets_hold(moment, &site.cluster().evictions(), history)?;
+            let evictions = site.cluster().evictions();
+            let new = evictions.get(history.evictions_judged..).unwrap_or_default();
+            invariant_replacement_first(moment, new)?;
+            invariants::invariant_pod_budgets_hold(moment, &evictions, history)?;
             history.crowded_out.observe(moment, &waiting, site.cluster());
         }
         invariant_evidence_held(region, &self.cluster, &mut history.evidence)?;

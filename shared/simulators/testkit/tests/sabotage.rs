@@ -44,12 +44,13 @@ breaks! {
     ready_anyway: ReadyAnyway, ConditionsAgree, Quick, 60;
     lost_profiles_remembered: LostProfilesRemembered, ReadyAgain, Quick, 60;
     denials_last: DenialsLast, ReadyAgain, Fair, 60;
-    failures_forgotten: FailuresForgotten, FailedPassedOver, Fair, 60;
+    failures_forgotten: FailuresForgotten, FailedPassedOver, Fair, 120;
     policy_ignored: PolicyIgnored, ImagesAccepted, Quick, 100;
     retags_unseen: RetagsUnseen, NewestTaken, Quick, 30;
-    emptied_forgotten: EmptiedForgotten, EmptyNodesGo, Quick, 60;
+    emptied_forgotten: EmptiedForgotten, EmptyNodesGo, Slow, 60;
     dear_types: DearTypes, ConsolidationSaves, Quick, 60;
     undone_forgotten: UndoneForgotten, DisruptingIsHeld, Quick, 60;
+    evicted_at_once: EvictedAtOnce, ReplacementFirst, Slow, 60;
     strangers_adopted: StrangersAdopted, RestoreKillsNothing, Restored, 200;
 }
 

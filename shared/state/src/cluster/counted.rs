@@ -4,8 +4,9 @@
 //! room is pending again at once, and planned against the room that is left. A pod with room is kube-scheduler's to
 //! bind; if the claim's window ends without a binding, it is pending again.
 //!
-//! Invariants: a claim counts a pod only while the pod exists, unbound, under the same UID, and while the claim
-//! counts pods; once the Node is there, it has room for the pod beside its bound pods and those counted earlier.
+//! Invariants: a claim counts a pod only while the pod exists under the same UID, unbound or on an interrupted node, and
+//! while the claim counts pods; once the Node is there, it has room for the pod beside its bound pods and those counted
+//! earlier.
 
 use tenon_domain::Timestamp;
 use tenon_domain::api::{Node, Pod};

@@ -1,9 +1,11 @@
 //! The input of provisioning, from a cluster's view and its agent's snapshot.
 //!
-//! Combines the pods that claims count (`counted`), pools (`classes`, `pools`) and nodes (`nodes`). It plans nothing.
+//! Combines the pods that claims count (`counted`), those of interrupted nodes (`displaced`), pools (`classes`, `pools`) and
+//! nodes (`nodes`). It plans nothing.
 
 mod classes;
 mod counted;
+mod displaced;
 mod nodes;
 mod pools;
 mod reserved;
@@ -41,6 +43,7 @@ pub struct ObservedCluster<'a> {
     pub types: BTreeMap<NodePoolName, Arc<Vec<InstanceTypeOption>>>,
     judged: BTreeMap<NodePoolName, JudgedPool>,
     counted: BTreeMap<&'a Uid, &'a ClaimName>,
+    /// Pods without a Node, and those that lose theirs.
     unbound: BTreeMap<&'a Uid, &'a Pod>,
     bound: BTreeMap<&'a NodeName, Vec<&'a Pod>>,
     by_instance: BTreeMap<&'a InstanceId, &'a Claim>,
@@ -57,14 +60,22 @@ impl<'a> ObservedCluster<'a> {
         view: &'a ClusterView,
         snapshot: &'a Snapshot,
     ) -> Self {
-        let unbound: BTreeMap<&Uid, &Pod> =
-            snapshot.pods.iter().filter(|pod| pod.is_unbound()).map(|pod| (&pod.uid, pod)).collect();
         let mut bound: BTreeMap<&NodeName, Vec<&Pod>> = BTreeMap::new();
         for pod in snapshot.pods.iter().filter(|pod| !pod.is_finished()) {
             if let Some(node) = &pod.node {
                 bound.entry(node).or_default().push(pod);
             }
         }
+        let by_instance: BTreeMap<&InstanceId, &Claim> = view
+            .claims
+            .values()
+            .filter_map(|claim| claim.state.instance().map(|instance| (&instance.id, claim)))
+            .collect();
+        let mut unbound: BTreeMap<&Uid, &Pod> =
+            snapshot.pods.iter().filter(|pod| pod.is_unbound()).map(|pod| (&pod.uid, pod)).collect();
+        let interrupted = displaced::interrupted(view, snapshot, &by_instance);
+        let displaced = interrupted.iter().flat_map(|node| bound.get(*node).into_iter().flatten());
+        unbound.extend(displaced.filter(|pod| pod.deleted_at.is_none()).map(|pod| (&pod.uid, *pod)));
         let mut world = Self {
             view,
             snapshot,
@@ -76,11 +87,7 @@ impl<'a> ObservedCluster<'a> {
             counted: BTreeMap::new(),
             unbound,
             bound,
-            by_instance: view
-                .claims
-                .values()
-                .filter_map(|claim| claim.state.instance().map(|instance| (&instance.id, claim)))
-                .collect(),
+            by_instance,
             planned: view
                 .launches
                 .values()
@@ -134,10 +141,11 @@ impl<'a> ObservedCluster<'a> {
         }
     }
 
-    /// Pending pods that no claim counts.
+    /// Pending pods that no claim counts, among them those of interrupted nodes.
     #[must_use]
     pub fn pending(&self) -> Vec<Pod> {
-        self.unbound.values().filter(|pod| self.wants_node(pod)).map(|pod| (*pod).clone()).collect()
+        let wanting = self.unbound.values().filter(|pod| self.wants_node(pod));
+        wanting.map(|pod| Pod { node: None, ..(*pod).clone() }).collect()
     }
 
     /// Pending pods that another scheduler places. A DaemonSet's pods follow their nodes anyway.

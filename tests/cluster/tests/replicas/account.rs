@@ -85,6 +85,7 @@ impl ReplicasAccount {
             taints: Vec::new(),
             startup_taints: Vec::new(),
             deadline: None,
+            replacement: tenon_snapshot::ReplacementOrder::Anytime,
         };
         let key = action::action_key(&cluster, &action.claim);
         let write = Write::Put { key, item: action.to_item().expect("an action is written") };

@@ -130,6 +130,15 @@ pub(super) fn claims_written(commit: &mut Commit) -> impl Iterator<Item = &mut t
     })
 }
 
+pub(super) fn actions_written(commit: &mut Commit) -> impl Iterator<Item = &mut tenon_table::Item> {
+    commit.writes.iter_mut().filter_map(|write| match write {
+        Write::Set { key, set, .. } | Write::Put { key, item: set } if key.sk.starts_with("ACTION#") => {
+            Some(set)
+        }
+        Write::Set { .. } | Write::Put { .. } | Write::Add { .. } | Write::Delete { .. } => None,
+    })
+}
+
 pub(super) fn classes_written(commit: &mut Commit) -> impl Iterator<Item = &mut tenon_table::Item> {
     commit.writes.iter_mut().filter_map(|write| match write {
         Write::Set { key, set, .. } if key.sk.starts_with("NODECLASS#") => Some(set),

@@ -1,0 +1,281 @@
+//! Pods of an interrupted node that stay until their replacement is ready.
+//!
+//! Decides until when each pod of such a drain stays. A pod that stays keeps serving while its replacement starts; EC2's
+//! two minutes are enough for most. It stays until the claim that counts it is initialised. Its own grace period and
+//! [`TIME_TO_START`] always fit before the deadline. Pods that gain nothing, or that need the time themselves, go at
+//! once: those that other nodes have room for, with a volume that one node at a time can have, with a long grace period,
+//! or whose PodDisruptionBudget lets them go one by one only.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tenon_domain::api::workload::PodDisruptionBudget;
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, InterruptionOrder};
+use tenon_domain::id::{ClusterName, LaunchId, Uid};
+use tenon_domain::labels::{INTERRUPTION, NODEPOOL};
+use tenon_domain::launch::Launch;
+use tenon_domain::manifest::{self, ManifestObject};
+use tenon_snapshot::pod::SeenPod;
+use tenon_snapshot::{
+    Kind, Kube, KubeError, NodeAction, Object, ObjectKey, PodRef, ReplacementOrder, object,
+};
+use tenon_table::items::keys;
+use tenon_table::{Key, Table, TableError};
+
+use crate::decided::{Decided, read_items};
+use crate::drain::Drain;
+
+/// How long a pod stays without a claim that counts it: `provisioner` plans within this time. Then other nodes have room
+/// for it, or none has.
+pub const PLANNED_WITHIN: SignedDuration = SignedDuration::from_secs(5);
+/// How long a pod stays for a claim without an instance.
+pub const LAUNCHED_WITHIN: SignedDuration = SignedDuration::from_secs(20);
+/// How long a pod has to start elsewhere, beside its grace period, before the node ends.
+pub const TIME_TO_START: SignedDuration = SignedDuration::from_secs(20);
+/// The grace period of a pod that names none.
+const DEFAULT_GRACE: i64 = 30;
+
+/// How far the replacement of a pod is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReplacementStage {
+    /// It has no instance yet.
+    Planned,
+    /// Its instance starts.
+    Launched,
+    /// Its Node takes pods.
+    Ready,
+}
+
+/// What decides which pods stay.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeldPods {
+    /// How far the claims are that count pods, by the pods' UIDs in snapshots.
+    pub replacements: BTreeMap<Uid, ReplacementStage>,
+    /// UIDs of pods that go at once.
+    pub at_once: BTreeSet<String>,
+}
+
+impl HeldPods {
+    /// Until when the pod stays; `None` if it may go.
+    #[must_use]
+    pub fn until(&self, pod: &SeenPod, drain: &Drain<'_>, now: Timestamp) -> Option<Timestamp> {
+        let (deadline, since) = (drain.deadline?, drain.since);
+        let grace = SignedDuration::from_secs(pod.grace_seconds.unwrap_or(DEFAULT_GRACE));
+        let takes_half = grace.saturating_add(grace) > deadline.duration_since(since);
+        if takes_half || self.at_once.contains(&pod.uid) {
+            return None;
+        }
+        let latest = deadline.saturating_sub(grace.saturating_add(TIME_TO_START)).ok()?;
+        let within = |time| since.saturating_add(time).unwrap_or(Timestamp::MAX);
+        let counted = pod.counted_as();
+        let end = match counted.and_then(|uid| self.replacements.get(&uid)) {
+            None => within(PLANNED_WITHIN),
+            Some(ReplacementStage::Planned) => within(LAUNCHED_WITHIN),
+            Some(ReplacementStage::Launched) => latest,
+            Some(ReplacementStage::Ready) => return None,
+        };
+        Some(end.min(latest)).filter(|end| now < *end)
+    }
+}
+
+/// Whether the action keeps pods for their replacements.
+pub(crate) fn holds(action: &NodeAction) -> bool {
+    action.replacement == ReplacementOrder::First
+}
+
+/// Launches that count pods of interrupted nodes. A launch never changes its pods, so each is read once.
+#[derive(Debug, Default)]
+pub(crate) struct CountingLaunches(BTreeMap<LaunchId, Launch>);
+
+impl CountingLaunches {
+    /// How far the claims are that count pods.
+    ///
+    /// # Errors [`TableError`] if the launches can't be read.
+    pub(crate) async fn stages<T: Table>(
+        &mut self,
+        table: &T,
+        cluster: &ClusterName,
+        decided: &Decided,
+        since: Timestamp,
+    ) -> Result<BTreeMap<Uid, ReplacementStage>, TableError> {
+        let coming: Vec<(&Claim, ReplacementStage)> =
+            decided.claims.values().filter_map(|claim| Some((claim, stage(claim, since)?))).collect();
+        let wanted: BTreeSet<&LaunchId> = coming.iter().map(|(claim, _)| &claim.launch).collect();
+        self.0.retain(|id, _| wanted.contains(id));
+        let unread = wanted.into_iter().filter(|id| !self.0.contains_key(*id));
+        let unread: Vec<Key> = unread.map(|id| keys::launch(cluster, id)).collect();
+        let read: Vec<Launch> = read_items(table, &unread).await?;
+        self.0.extend(read.into_iter().map(|launch| (launch.id.clone(), launch)));
+        let mut stages = BTreeMap::new();
+        for (claim, stage) in coming {
+            let launch = self.0.get(&claim.launch);
+            let planned = launch.and_then(|launch| launch.claims.iter().find(|one| one.name == claim.name));
+            for pod in planned.iter().flat_map(|planned| &planned.pods) {
+                let known = stages.entry(pod.clone()).or_insert(stage);
+                *known = stage.max(*known);
+            }
+        }
+        Ok(stages)
+    }
+}
+
+/// How far a claim is that may count pods of a node that is drained since then.
+fn stage(claim: &Claim, since: Timestamp) -> Option<ReplacementStage> {
+    match claim.phase() {
+        ClaimPhase::Planned => Some(ReplacementStage::Planned),
+        ClaimPhase::Launched | ClaimPhase::Registered => Some(ReplacementStage::Launched),
+        ClaimPhase::Initialized => match claim.state {
+            ClaimState::Initialized { at, .. } if at >= since => Some(ReplacementStage::Ready),
+            _ => None,
+        },
+        ClaimPhase::LaunchFailed
+        | ClaimPhase::Disrupting
+        | ClaimPhase::Draining
+        | ClaimPhase::Drained
+        | ClaimPhase::Terminating
+        | ClaimPhase::Terminated => None,
+    }
+}
+
+/// An interrupted Node and its pods.
+pub(crate) struct InterruptedNode<'a> {
+    pub(crate) node: &'a Object,
+    pub(crate) pods: &'a [PodRef],
+}
+
+impl InterruptedNode<'_> {
+    /// What its pool wants. A value that can't be read is told by `disruption`.
+    fn order(&self, pools: &[Object]) -> InterruptionOrder {
+        let labels = object::texts(self.node, "/metadata/labels");
+        let name = labels.into_iter().find(|(key, _)| *key == NODEPOOL).map(|(_, name)| name);
+        let pool = pools.iter().find(|pool| Some(object::name(pool)) == name);
+        let written = pool.and_then(|pool| {
+            let mut annotations = object::texts(pool, "/metadata/annotations");
+            annotations.find(|(key, _)| *key == INTERRUPTION).map(|(_, value)| value)
+        });
+        InterruptionOrder::read(written).unwrap_or(InterruptionOrder::ReplaceFirst)
+    }
+}
+
+/// The pods of these nodes that go at once, by UID.
+///
+/// # Errors [`KubeError`]: try again at the next step.
+pub(crate) async fn leave_at_once<K: Kube>(
+    kube: &K,
+    nodes: &[InterruptedNode<'_>],
+    own_pod: Option<&ObjectKey>,
+) -> Result<BTreeSet<String>, KubeError> {
+    let pools = kube.list(Kind::NodePool).await?;
+    let claims = kube.list(Kind::PersistentVolumeClaim).await?;
+    let shared: BTreeSet<(&str, &str)> = claims
+        .iter()
+        .filter(|claim| is_shared(claim))
+        .map(|claim| (object::namespace(claim), object::name(claim)))
+        .collect();
+    let budgets = kube.list(Kind::PodDisruptionBudget).await?;
+    let budgets: Vec<PodDisruptionBudget> = budgets.iter().filter_map(|object| budget(object)).collect();
+    let mut found = BTreeSet::new();
+    for interrupted in nodes {
+        let pods = interrupted.pods;
+        match interrupted.order(&pools) {
+            InterruptionOrder::ReplaceFirst => {}
+            InterruptionOrder::Drain => {
+                found.extend(pods.iter().map(|pod| pod.uid.clone()));
+                continue;
+            }
+        }
+        let alone = |pod: &&PodRef| {
+            let volumes = volumes(pod);
+            let bound = |name: &String| !shared.contains(&(pod.key.namespace.as_str(), name.as_str()));
+            volumes.iter().any(bound) || own_pod == Some(&pod.key)
+        };
+        found.extend(pods.iter().filter(alone).map(|pod| pod.uid.clone()));
+        for budget in &budgets {
+            let guarded: Vec<&PodRef> = pods.iter().filter(|pod| covers(budget, pod)).collect();
+            if guarded.len() > usize::try_from(budget.disruptions_allowed).unwrap_or(usize::MAX) {
+                found.extend(guarded.iter().map(|pod| pod.uid.clone()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether several nodes can have the claim's volume at once.
+fn is_shared(claim: &Value) -> bool {
+    let modes = object::list(claim, "/spec/accessModes").iter().filter_map(Value::as_str);
+    modes.into_iter().any(|mode| matches!(mode, "ReadWriteMany" | "ReadOnlyMany"))
+}
+
+/// The names of the pod's PersistentVolumeClaims.
+fn volumes(pod: &SeenPod) -> Vec<String> {
+    let shape = shape(pod);
+    let claim = |volume: &Value| {
+        let named = object::text(volume, "/persistentVolumeClaim/claimName").map(str::to_owned);
+        let own = || volume.get("ephemeral").and_then(|_| object::text(volume, "/name"));
+        named.or_else(|| own().map(|name| format!("{}-{name}", pod.key.name)))
+    };
+    object::list(&shape, "/spec/volumes").iter().filter_map(claim).collect()
+}
+
+fn covers(budget: &PodDisruptionBudget, pod: &SeenPod) -> bool {
+    let labels = || {
+        let shape = shape(pod);
+        let labels = object::texts(&shape, "/metadata/labels");
+        labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+    };
+    budget.meta.namespace == pod.key.namespace
+        && budget.selector.as_ref().is_some_and(|selector| selector.matches(&labels()))
+}
+
+fn shape(pod: &SeenPod) -> Value {
+    serde_json::from_str(pod.shape().text()).unwrap_or_default()
+}
+
+/// A budget that can't be read is the API server's to enforce.
+fn budget(object: &Value) -> Option<PodDisruptionBudget> {
+    match manifest::read_stored(object) {
+        Ok(ManifestObject::PodDisruptionBudget(budget)) => Some(*budget),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn pod(grace: i64) -> SeenPod {
+        SeenPod::read(&json!({"kind": "Pod", "metadata": {"name": "web-1", "namespace": "a", "uid": "u"},
+            "spec": {"nodeName": "n", "terminationGracePeriodSeconds": grace}}))
+        .unwrap()
+    }
+
+    /// Until which second a pod of a drain from 0 to 120 stays.
+    fn until(stage: Option<ReplacementStage>, grace: i64, now: i64) -> Option<i64> {
+        let uid = pod(grace).counted_as().unwrap();
+        let replacements = stage.map(|stage| (uid, stage)).into_iter().collect();
+        let holds = HeldPods { replacements, at_once: BTreeSet::new() };
+        let drain = Drain { pods: &[], since: at(0), deadline: Some(at(120)), holds: None };
+        holds.until(&pod(grace), &drain, at(now)).map(Timestamp::as_second)
+    }
+
+    #[test]
+    fn a_pod_stays_for_as_long_as_its_replacement_may_still_come() {
+        use ReplacementStage::{Launched, Planned, Ready};
+        // Nobody counts it: other nodes have room, or none has.
+        assert_eq!((until(None, 30, 0), until(None, 30, 5)), (Some(5), None));
+        // No instance comes.
+        assert_eq!((until(Some(Planned), 30, 19), until(Some(Planned), 30, 20)), (Some(20), None));
+        // It has to stop, and to start elsewhere, before the deadline.
+        assert_eq!((until(Some(Launched), 30, 69), until(Some(Launched), 30, 70)), (Some(70), None));
+        assert_eq!(until(Some(Launched), 0, 99), Some(100));
+        assert_eq!(until(Some(Ready), 30, 1), None);
+        // A pod that needs more than half of the time needs it now.
+        assert_eq!((until(Some(Launched), 60, 0), until(Some(Launched), 61, 0)), (Some(40), None));
+    }
+}

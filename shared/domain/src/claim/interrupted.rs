@@ -1,0 +1,70 @@
+//! Interrupted nodes: EC2 takes the instance back at a time that it told.
+//!
+//! Decides which nodes keep their pods while replacements start, and what a pool says of that in its annotation
+//! `tenon.dev/interruption`. Their pods are planned for as if they were pending.
+
+use jiff::Timestamp;
+
+use super::{ClaimState, RemovalReason};
+
+crate::words! {
+    /// What happens to the pods of an interrupted node.
+    pub enum InterruptionOrder {
+        /// They stay until their replacements take them, as far as EC2's deadline allows.
+        ReplaceFirst,
+        /// They are evicted at once.
+        Drain,
+    }
+}
+
+impl InterruptionOrder {
+    /// What the annotation's value says; without one, pods are replaced first.
+    ///
+    /// # Errors The value, if it says nothing.
+    pub fn read(annotation: Option<&str>) -> Result<Self, &str> {
+        match annotation {
+            None => Ok(Self::ReplaceFirst),
+            Some(value) => Self::parse(value.trim()).ok_or(value),
+        }
+    }
+}
+
+impl RemovalReason {
+    /// Whether EC2 takes the instance, and tells when.
+    #[must_use]
+    pub const fn is_interruption(self) -> bool {
+        match self {
+            Self::SpotInterrupted | Self::CapacityReservationInterrupted => true,
+            Self::Drifted
+            | Self::Empty
+            | Self::Underutilized
+            | Self::ScheduledChange
+            | Self::InstanceStopped
+            | Self::InstanceTerminated
+            | Self::Deleted
+            | Self::Expired
+            | Self::RegistrationTimeout
+            | Self::InitializationTimeout => false,
+        }
+    }
+}
+
+impl ClaimState {
+    /// When an interrupted node ends that keeps its pods until their replacement is there; `None` for all other nodes.
+    #[must_use]
+    pub fn holds_pods_until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Draining { node: Some(_), reason, deadline, .. } if reason.is_interruption() => *deadline,
+            Self::Draining { .. }
+            | Self::Planned
+            | Self::LaunchFailed { .. }
+            | Self::Launched { .. }
+            | Self::Registered { .. }
+            | Self::Initialized { .. }
+            | Self::Disrupting { .. }
+            | Self::Drained { .. }
+            | Self::Terminating { .. }
+            | Self::Terminated { .. } => None,
+        }
+    }
+}
