@@ -154,7 +154,9 @@ impl InterruptedNode<'_> {
             let mut annotations = object::texts(pool, "/metadata/annotations");
             annotations.find(|(key, _)| *key == INTERRUPTION).map(|(_, value)| value)
         });
-        InterruptionOrder::read(written).unwrap_or(InterruptionOrder::ReplaceFirst)
+        written
+            .and_then(|word| InterruptionOrder::parse(word.trim()))
+            .unwrap_or(InterruptionOrder::ReplaceFirst)
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod colour;
 mod table;
+pub(crate) mod told;
 
 use std::io::{self, Write};
 

@@ -17,7 +17,7 @@ use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{LaunchInput, write_launch};
 use tenon_planning::disruption::{
-    Adoption, Advance, CommandStep, ConsolidatableMark, DriftMark, NewCommand, UndoCause,
+    Adoption, Advance, Allowance, CommandStep, ConsolidatableMark, DriftMark, NewCommand, UndoCause,
 };
 use tenon_runtime::HandlerError;
 use tenon_snapshot::NodeAction;
@@ -98,9 +98,9 @@ impl<'a> DisruptionContext<'a> {
                     }
                     (_, None) => "no replacement is needed".to_owned(),
                 };
-                self.drain(&mut decided, name, (new.reason, &why))?;
+                self.drain(&mut decided, name, (new.reason, &why), Some(new.budget))?;
             } else {
-                self.disrupt(&mut decided, name, &command, new.saves)?;
+                self.disrupt(&mut decided, name, &command, new)?;
             }
         }
         Ok(Some(decided))
@@ -117,7 +117,7 @@ impl<'a> DisruptionContext<'a> {
                 next.state = CommandState::Draining { since: now };
                 let why = self.why_now(&command.replacements);
                 for name in candidates {
-                    self.drain(&mut decided, name, (command.reason, why.as_str()))?;
+                    self.drain(&mut decided, name, (command.reason, why.as_str()), None)?;
                 }
             }
             CommandStep::Replace { failed, plan, attempts, not_before } => {
@@ -242,7 +242,7 @@ impl<'a> DisruptionContext<'a> {
         decided: &mut DecidedChange<'_>,
         name: &ClaimName,
         command: &Command,
-        saves: Option<UsdPerHour>,
+        new: &NewCommand,
     ) -> Result<(), HandlerError> {
         let Some(before) = self.view.claims.get(name) else { return Ok(()) };
         let (Some(instance), Some(node)) = (before.state.instance(), before.state.node()) else {
@@ -262,12 +262,13 @@ impl<'a> DisruptionContext<'a> {
             command.reason.words(),
             replacements.join("`, `")
         );
-        if let Some(saves) = saves {
+        if let Some(saves) = new.saves {
             message.push_str(&format!(", which saves {}", self.price(saves)));
         }
         let claim = before.stepped(state).map_err(|error| HandlerError::Internal(error.to_string()))?;
         let record = self
             .record(&claim, Decision::Disrupting, message)
+            .detail("budget", new.budget)
             .detail("command", &command.id)
             .detail("reason", command.reason.as_str())
             .detail("replacements", replacements.join(", "));
@@ -309,6 +310,7 @@ impl<'a> DisruptionContext<'a> {
         decided: &mut DecidedChange<'_>,
         name: &ClaimName,
         (reason, why): (RemovalReason, &str),
+        budget: Option<Allowance>,
     ) -> Result<(), HandlerError> {
         let Some(before) = self.view.claims.get(name) else { return Ok(()) };
         let Some(instance) = before.state.instance() else { return Ok(()) };
@@ -323,7 +325,10 @@ impl<'a> DisruptionContext<'a> {
         };
         let claim = before.stepped(state).map_err(|error| HandlerError::Internal(error.to_string()))?;
         let message = format!("draining NodeClaim `{name}` ({}): {why}", reason.words());
-        let record = self.record(&claim, Decision::Draining, message).detail("reason", reason.as_str());
+        let mut record = self.record(&claim, Decision::Draining, message).detail("reason", reason.as_str());
+        if let Some(budget) = budget {
+            record = record.detail("budget", budget);
+        }
         self.step(decided, before, &claim, &record)
     }
 

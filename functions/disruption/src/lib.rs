@@ -78,8 +78,8 @@ struct DisruptionDone {
     commits: usize,
     /// The time of the next look, by the last plan.
     wake_at: Option<Timestamp>,
-    /// The time of a look at new prices, by the last plan.
-    reprice_at: Option<Timestamp>,
+    /// The times of a look at new prices and at the next expired node, by the last plan.
+    swept_at: [Option<Timestamp>; 2],
     /// Whether the last look wrote nothing.
     idle: bool,
 }
@@ -120,7 +120,7 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
         done.wake_at = None;
         if let (Some(planned), Ok(registry)) = (planned, &observed.view.registry) {
             done.wake_at = planned.plan.wake_at;
-            done.reprice_at = planned.reprice_at;
+            done.swept_at = [planned.reprice_at, planned.plan.next_expiry];
             let (view, cluster) = (&observed.view, self.cluster);
             let launch = planned.launch_input(registry, &self.ports.installation().region, view);
             let actions = read_actions(self.ports, cluster, &planned.plan, observed).await?;
@@ -146,8 +146,8 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
     fn end(&self, observed: ClusterObservation, done: &DisruptionDone) -> End {
         let seen = SeenOf {
             generations: observed.view.generations.clone(),
-            // The first sweep after it is soon enough for prices.
-            deadline: [done.wake_at, done.reprice_at].into_iter().flatten().min(),
+            // The first sweep after it is soon enough for prices and expiry.
+            deadline: done.swept_at.into_iter().chain([done.wake_at]).flatten().min(),
             before: observed.view.seen.clone(),
             waits: Waits::LookAgain,
         };

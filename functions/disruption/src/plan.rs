@@ -11,8 +11,9 @@ use tenon_domain::api::NodePool;
 use tenon_domain::api::node_pool::ConsolidationPolicy;
 use tenon_domain::api::pod::DoNotDisrupt;
 use tenon_domain::catalog::InstanceTypeOption;
-use tenon_domain::claim::Terms;
+use tenon_domain::claim::{Drift, RemovalReason, Terms};
 use tenon_domain::class_status::ClassStatus;
+use tenon_domain::command::Command;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
@@ -178,6 +179,7 @@ fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -
     DisruptionInput {
         now: view.now,
         paused: paused(view, snapshot),
+        cluster_budget: view.registry.as_ref().ok().and_then(|of| of.settings.disruption_budget),
         spot_to_spot: view
             .registry
             .as_ref()
@@ -188,9 +190,20 @@ fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -
         pools: snapshot.node_pools.clone(),
         pdbs: snapshot.pdbs.clone(),
         commands: view.commands.values().filter(|command| command.is_active()).cloned().collect(),
+        replaced_drift: replaced_drift(view),
         counted: world.counted(),
         world: world.input(world.pending(), Purpose::PendingPods, &BTreeSet::new()),
     }
+}
+
+/// The drift for which each command replaced its candidates.
+fn replaced_drift(view: &ClusterView) -> BTreeMap<CommandId, Drift> {
+    let drifted = view.commands.values().filter(|command| command.reason == RemovalReason::Drifted);
+    let of = |command: &Command| {
+        let drift = command.candidates.iter().find_map(|name| view.claims.get(name)?.drift.clone())?;
+        Some((command.id.clone(), drift))
+    };
+    drifted.filter_map(of).collect()
 }
 
 /// The pools whose voluntary disruption is paused: all, if the cluster's setting says so.

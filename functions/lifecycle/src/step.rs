@@ -9,11 +9,12 @@
 
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
-use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::evidence::{HEARTBEAT_EVERY, Waiting};
 use tenon_domain::id::NodeName;
 use tenon_domain::journal::Decision;
 use tenon_domain::launch::EC2_CONSISTENCY;
+use tenon_domain::pool_annotations::expiry_wait_or_default;
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::port::InstanceState;
 
@@ -412,7 +413,13 @@ fn removal(
     } else if input.is_deleted_by_user(claim) {
         (RemovalReason::Deleted, "the NodeClaim or its NodePool was deleted".to_owned())
     } else if expiry(claim, input).is_some_and(|at| at <= input.now) {
-        (RemovalReason::Expired, "its `expireAfter` has passed".to_owned())
+        let why = match expiry_wait(claim, input).is_zero() {
+            true => "its `expireAfter` has passed",
+            false => {
+                "its `expireAfter` has passed, and so has the time that it waits for its NodePool's budgets"
+            }
+        };
+        (RemovalReason::Expired, why.to_owned())
     } else {
         return None;
     };
@@ -424,9 +431,26 @@ fn drains(claim: &Claim, reason: RemovalReason, why: &str) -> String {
     format!("draining NodeClaim `{}` ({}): {why}", claim.name, reason.words())
 }
 
-/// When the claim expires; `None` if that is unknown or never.
+/// When the claim is drained for its age; `None` if that is unknown or never. `disruption` replaces it earlier, where its
+/// pool's budgets allow.
 fn expiry(claim: &Claim, input: &LifecycleInput) -> Option<Timestamp> {
-    claim.terms_or(input.pool_of(claim))?.expires_at(claim.created_at)
+    let at = claim.terms_or(input.pool_of(claim))?.expires_at(claim.created_at)?;
+    Some(at.saturating_add(expiry_wait(claim, input)).unwrap_or(Timestamp::MAX))
+}
+
+/// How long the expired claim waits for its pool's budgets; a node without pods doesn't.
+fn expiry_wait(claim: &Claim, input: &LifecycleInput) -> SignedDuration {
+    match claim.phase() {
+        ClaimPhase::Initialized | ClaimPhase::Disrupting => expiry_wait_or_default(input.pool_of(claim)),
+        ClaimPhase::Planned
+        | ClaimPhase::LaunchFailed
+        | ClaimPhase::Launched
+        | ClaimPhase::Registered
+        | ClaimPhase::Draining
+        | ClaimPhase::Drained
+        | ClaimPhase::Terminating
+        | ClaimPhase::Terminated => SignedDuration::ZERO,
+    }
 }
 
 /// The deadline of a drain that begins now: the claim's `terminationGracePeriod` bounds it, and any other deadline

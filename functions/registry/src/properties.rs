@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
+use tenon_domain::budget::BudgetNodes;
 use tenon_domain::default_spread::DefaultConstraint;
 use tenon_domain::id::{ClusterName, InstallationId};
 use tenon_domain::registry::{
@@ -224,6 +225,9 @@ impl<'a> PropertyReader<'a> {
         let default = ClusterSettings::default();
         let [learned_memory, zonal_shift, dry_runs, voluntary_disruption] =
             ["LearnedMemory", "ZonalShift", "DryRuns", "VoluntaryDisruption"].map(|name| self.gate(name));
+        let budget = "a count such as `5`, or a percentage such as `10%`";
+        let disruption_budget =
+            self.parsed_if("DisruptionBudget", budget, |text| BudgetNodes::parse(text).ok());
         let preferences =
             self.parsed_if("PreferencePolicy", "`Respect` or `Ignore`", PreferencePolicy::parse);
         let min_values =
@@ -238,6 +242,7 @@ impl<'a> PropertyReader<'a> {
             },
             dry_runs: dry_runs.unwrap_or(default.dry_runs),
             voluntary_disruption: voluntary_disruption.unwrap_or(default.voluntary_disruption),
+            disruption_budget,
             learned_memory: learned_memory.unwrap_or(default.learned_memory),
             zonal_shift: zonal_shift.unwrap_or(default.zonal_shift),
             ..default
@@ -411,6 +416,8 @@ mod tests {
         assert_eq!(undried.settings.dry_runs, FeatureGate::Disabled);
         let paused = parsed(&[("VoluntaryDisruption", Some(json!("Disabled")))]).unwrap();
         assert_eq!(paused.settings.voluntary_disruption, FeatureGate::Disabled);
+        let bounded = parsed(&[("DisruptionBudget", Some(json!("10%")))]).unwrap();
+        assert_eq!(bounded.settings.disruption_budget, Some(BudgetNodes::Percent(10)));
         let open = parsed(&[("SpotToSpotConsolidation", Some(json!("Enabled")))]).unwrap();
         assert_eq!(
             [undried, open].map(|one| one.gates.spot_to_spot),
@@ -504,6 +511,7 @@ mod tests {
         assert_eq!(wrong("SnapshotTags", json!(["a"])), 1);
         assert_eq!(wrong("MaxNodes", json!("many")), 1);
         assert_eq!(wrong("ReservedCapacity", json!("On")), 1);
+        assert_eq!(wrong("DisruptionBudget", json!("a few")), 1);
         for gate in
             ["LearnedMemory", "ZonalShift", "DryRuns", "SpotToSpotConsolidation", "VoluntaryDisruption"]
         {

@@ -2,7 +2,7 @@
 //!
 //! Decides the allowance of a pool's budgets at a moment. It doesn't count current disruptions.
 //!
-//! Invariants: schedules are in UTC; a budget that can't be understood allows nothing.
+//! Invariants: schedules are in UTC, or in the time zone that the pool names; a budget that can't be understood allows nothing.
 //!
 //! Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodepool.go`; karpenter.sh/docs/concepts/disruption.
 
@@ -113,6 +113,7 @@ pub enum BudgetError {
 pub struct BudgetWindow {
     schedule: BudgetSchedule,
     duration: SignedDuration,
+    zone: TimeZone,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,7 +149,18 @@ impl BudgetWindow {
             return Err(BudgetError::Schedule(schedule.to_owned()));
         }
         let cron = parse_cron(schedule);
-        Ok(Self { schedule: BudgetSchedule { text: schedule.to_owned(), cron }, duration })
+        let schedule = BudgetSchedule { text: schedule.to_owned(), cron };
+        Ok(Self { schedule, duration, zone: TimeZone::UTC })
+    }
+
+    /// The same schedule in another time zone than UTC; where that is unknown, it can't be understood.
+    #[must_use]
+    pub fn in_zone(mut self, zone: Result<TimeZone, String>) -> Self {
+        match zone {
+            Ok(zone) => self.zone = zone,
+            Err(problem) => self.schedule.cron = Err(problem),
+        }
+        self
     }
 
     /// The schedule as written.
@@ -173,7 +185,7 @@ impl BudgetWindow {
         let Ok(cron) = &self.schedule.cron else { return Activity::Unreadable };
         let begin = now.checked_sub(self.duration).unwrap_or(Timestamp::MIN);
         // Moments are whole minutes, so a fraction of a second never matters.
-        match next_moment(cron, begin) {
+        match next_moment(cron, begin, &self.zone) {
             Some(moment) if moment <= now => Activity::Active,
             Some(_) | None => Activity::Inactive,
         }
@@ -216,10 +228,10 @@ impl Budget {
         }
     }
 
-    /// Whether this budget is about a reason.
+    /// Whether this budget is about a reason. Expiry has none of the reasons that budgets can name.
     #[must_use]
-    pub fn applies_to(&self, reason: DisruptionReason) -> bool {
-        self.reasons.is_empty() || self.reasons.contains(&reason)
+    pub fn applies_to(&self, reason: Option<DisruptionReason>) -> bool {
+        self.reasons.is_empty() || reason.is_some_and(|reason| self.reasons.contains(&reason))
     }
 
     /// The next time at which the allowance may change, after `now`; `None` if never.
@@ -227,9 +239,9 @@ impl Budget {
     pub fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
         let window = self.window.as_ref()?;
         let cron = window.schedule.cron.as_ref().ok()?;
-        let begins = next_moment(cron, now);
+        let begins = next_moment(cron, now, &window.zone);
         // The window's first moment ends first. A later moment may prolong the window; the next look finds that.
-        let first = next_moment(cron, now.checked_sub(window.duration).ok()?)?;
+        let first = next_moment(cron, now.checked_sub(window.duration).ok()?, &window.zone)?;
         let ends = first.checked_add(window.duration).ok().filter(|end| first <= now && *end > now);
         begins.into_iter().chain(ends).min()
     }
@@ -237,7 +249,12 @@ impl Budget {
 
 /// How many nodes a pool's budgets allow for a reason at a moment: the least over those about it.
 #[must_use]
-pub fn allowed_disruptions(budgets: &[Budget], reason: DisruptionReason, nodes: u32, now: Timestamp) -> u32 {
+pub fn allowed_disruptions(
+    budgets: &[Budget],
+    reason: Option<DisruptionReason>,
+    nodes: u32,
+    now: Timestamp,
+) -> u32 {
     budgets
         .iter()
         .filter(|budget| budget.applies_to(reason))
@@ -246,12 +263,19 @@ pub fn allowed_disruptions(budgets: &[Budget], reason: DisruptionReason, nodes: 
         .unwrap_or(UNBOUNDED)
 }
 
-/// The first moment of a schedule after a time, in UTC.
-fn next_moment(cron: &Cron, after: Timestamp) -> Option<Timestamp> {
+/// The first moment of a schedule after a time, by the clocks of a time zone. A moment that the clocks skip comes later by
+/// as much; one that they show twice is the first.
+fn next_moment(cron: &Cron, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let whole = Timestamp::from_second(after.as_second()).ok()?;
-    let after: DateTime = TimeZone::UTC.to_datetime(whole);
-    let next = cron.find_next_occurrence(&after, false).ok()?;
-    TimeZone::UTC.to_timestamp(next).ok()
+    let mut shown: DateTime = zone.to_datetime(whole);
+    loop {
+        shown = cron.find_next_occurrence(&shown, false).ok()?;
+        // Where clocks go back, what they show next may be over already.
+        let moment = zone.to_timestamp(shown).ok()?;
+        if moment > whole {
+            return Some(moment);
+        }
+    }
 }
 
 /// Hours, minutes or both, with an optional `0s` as Go writes it.
@@ -338,8 +362,33 @@ mod tests {
 
     fn check(budgets: &[Budget], expected: [(DisruptionReason, u32); 3]) {
         for (reason, allowed) in expected {
-            assert_eq!(allowed_disruptions(budgets, reason, 100, at(NOON)), allowed, "{reason}");
+            assert_eq!(allowed_disruptions(budgets, Some(reason), 100, at(NOON)), allowed, "{reason}");
         }
+    }
+
+    #[test]
+    fn a_schedule_follows_the_clocks_of_its_time_zone() {
+        let check = |zone: &str, now: &str, allowed: u32| {
+            let zone = crate::pool_annotations::budget_time_zone(Some(zone)).unwrap();
+            let mut night = budget("1", Some(("0 2 * * *", "1h")), &[]);
+            night.window = night.window.map(|window| window.in_zone(Ok(zone)));
+            assert_eq!(night.allowed(100, at(now)), allowed, "{now}");
+        };
+        check("UTC", "2026-01-07T02:30:00Z", 1);
+        check("America/New_York", "2026-01-07T02:30:00Z", UNBOUNDED);
+        check("America/New_York", "2026-01-07T07:30:00Z", 1);
+        check("America/New_York", "2026-07-07T06:30:00Z", 1);
+        // In Berlin, no clock shows 02:00 to 03:00 on 29 March 2026; on 25 October they show it twice.
+        check("Europe/Berlin", "2026-03-29T00:59:59Z", UNBOUNDED);
+        check("Europe/Berlin", "2026-03-29T01:30:00Z", 1);
+        check("Europe/Berlin", "2026-10-25T00:30:00Z", 1);
+        check("Europe/Berlin", "2026-10-25T02:30:00Z", UNBOUNDED);
+        let unknown = crate::pool_annotations::budget_time_zone(Some("Europe/Atlantis")).unwrap_err();
+        assert_eq!(
+            unknown.to_string(),
+            "annotation `tenon.dev/budget-time-zone` is `Europe/Atlantis`; write a time zone of the IANA database such as \
+             `Europe/Berlin`"
+        );
     }
 
     #[test]

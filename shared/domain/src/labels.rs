@@ -76,6 +76,10 @@ keys! {
     PAUSE_DISRUPTION = "tenon.dev/pause-disruption";
     /// Annotation on pools, Tenon's own: what happens to an interrupted node's pods.
     INTERRUPTION = "tenon.dev/interruption";
+    /// Annotation on pools, Tenon's own: for how long an expired node waits for budgets.
+    EXPIRE_WITHIN_BUDGETS = "tenon.dev/expire-within-budgets";
+    /// Annotation on pools, Tenon's own: the time zone of the schedules of its budgets.
+    BUDGET_TIME_ZONE = "tenon.dev/budget-time-zone";
     /// Annotation on pools, Tenon's own: how old a consolidated node must be.
     MINIMUM_NODE_LIFETIME = "tenon.dev/minimum-node-lifetime";
     /// `c`, `m`, `r`, …

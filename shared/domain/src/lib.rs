@@ -24,6 +24,7 @@ pub mod launch_verdict;
 pub mod manifest;
 pub mod money;
 pub mod placement;
+pub mod pool_annotations;
 pub mod pool_status;
 pub mod quantity;
 pub mod registry;

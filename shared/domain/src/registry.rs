@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::budget::BudgetNodes;
 use crate::default_spread::DefaultConstraint;
 use crate::id::{ClusterName, InstallationId};
 
@@ -67,6 +68,8 @@ pub struct ClusterSettings {
     pub dry_runs: FeatureGate,
     /// Whether nodes are disrupted voluntarily.
     pub voluntary_disruption: FeatureGate,
+    /// How many nodes of all pools together may be disrupted at once; `None` for no bound beside the pools' own.
+    pub disruption_budget: Option<BudgetNodes>,
     /// How pods' and pools' wishes count.
     pub policies: PlanPolicies,
     /// The default constraints of its kube-scheduler, if its configuration lists any (Karpenter's `SCHEDULER_CONFIG`).
@@ -85,6 +88,7 @@ impl Default for ClusterSettings {
             zonal_shift: FeatureGate::Disabled,
             dry_runs: FeatureGate::Enabled,
             voluntary_disruption: FeatureGate::Enabled,
+            disruption_budget: None,
             policies: PlanPolicies::default(),
             default_spread: Vec::new(),
         }

@@ -9,6 +9,7 @@ use crate::api::NodePool;
 use crate::labels::{MINIMUM_NODE_LIFETIME, MINIMUM_SAVINGS};
 use crate::manifest::duration::parse_plain;
 use crate::money::UsdPerHour;
+use crate::pool_annotations::PoolAnnotationError;
 
 /// A whole in hundredths of a percent.
 const WHOLE: u64 = 10_000;
@@ -77,36 +78,24 @@ pub struct ConsolidationTerms {
     pub lifetime: SignedDuration,
 }
 
-/// An annotation that can't be read, and isn't followed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("annotation `{key}` is `{value}`; write {remedy}")]
-pub struct ConsolidationTermError {
-    /// The annotation.
-    pub key: &'static str,
-    /// Its value.
-    pub value: String,
-    /// What can be read.
-    pub remedy: &'static str,
-}
-
 impl ConsolidationTerms {
     /// The terms of a pool.
     ///
     /// # Errors
     /// The first annotation that can't be read. A typing error must not move pods, so none of the pool's nodes is
     /// consolidated then.
-    pub fn of(pool: &NodePool) -> Result<Self, ConsolidationTermError> {
+    pub fn of(pool: &NodePool) -> Result<Self, PoolAnnotationError> {
         let mut terms = Self::default();
         let written = |key: &str| pool.meta.annotations.get(key).map(String::as_str);
         if let Some(text) = written(MINIMUM_SAVINGS) {
-            terms.savings = MinimumSavings::parse(text.trim()).ok_or_else(|| ConsolidationTermError {
+            terms.savings = MinimumSavings::parse(text.trim()).ok_or_else(|| PoolAnnotationError {
                 key: MINIMUM_SAVINGS,
                 value: text.to_owned(),
                 remedy: "a share such as `5%`, or a price an hour such as `0.02`",
             })?;
         }
         if let Some(text) = written(MINIMUM_NODE_LIFETIME) {
-            terms.lifetime = parse_plain(text.trim()).ok_or_else(|| ConsolidationTermError {
+            terms.lifetime = parse_plain(text.trim()).ok_or_else(|| PoolAnnotationError {
                 key: MINIMUM_NODE_LIFETIME,
                 value: text.to_owned(),
                 remedy: "hours, minutes and seconds such as `1h30m`",

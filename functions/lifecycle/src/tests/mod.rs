@@ -444,7 +444,7 @@ fn what_the_user_deletes_drains_but_only_a_readable_snapshot_says_so() {
     let action = plan.steps[0].action.as_ref().unwrap();
     assert_eq!((action.number, action.provider_id.is_some()), (4, true));
     // Expiry.
-    let late = EPOCH + SignedDuration::from_hours(720);
+    let late = EPOCH + SignedDuration::from_hours(720 + 24);
     check(&input(late, vec![claim(0, initialized(0, minutes(1)))], vec![node(0)]), &[Decision::Draining]);
 }
 

@@ -13,10 +13,12 @@ fn terms(expires: Option<i64>, grace: Option<i64>) -> Option<Terms> {
     Some(Terms { expire_after: expires.map(hours), termination_grace_period })
 }
 
-/// A claim with terms, and a pool whose template has changed since.
+/// A claim with terms, and a pool whose template has changed since. Its expired nodes don't wait for budgets.
 fn seen(now: Timestamp, terms: Option<Terms>, pool: (Option<i64>, Option<i64>)) -> LifecycleInput {
     let claim = Claim { terms, ..claim(0, initialized(0, minutes(1))) };
     with_snapshot(input(now, vec![claim], vec![node(0)]), |snapshot| {
+        let annotations = &mut snapshot.node_pools[0].meta.annotations;
+        annotations.insert("tenon.dev/expire-within-budgets".to_owned(), "0s".to_owned());
         let template = &mut snapshot.node_pools[0].template;
         template.expire_after = pool.0.map(hours);
         template.termination_grace_period = pool.1.map(SignedDuration::from_mins);
@@ -47,6 +49,24 @@ fn a_pool_that_is_edited_doesnt_change_when_its_claims_expire() {
     // An old claim without terms has its pool's current ones.
     check(24, None, (Some(24), None), goes);
     check(24, None, (Some(720), None), &[]);
+}
+
+#[test]
+fn an_expired_node_is_drained_when_its_budgets_kept_it_for_a_day() {
+    let check = |after, wait: Option<&str>, expected: &[Decision]| {
+        let input =
+            with_snapshot(seen(EPOCH + hours(after), terms(Some(24), None), (None, None)), |snapshot| {
+                let annotations = &mut snapshot.node_pools[0].meta.annotations;
+                annotations.remove("tenon.dev/expire-within-budgets");
+                annotations
+                    .extend(wait.map(|wait| ("tenon.dev/expire-within-budgets".to_owned(), wait.to_owned())));
+            });
+        assert_eq!(phases(&input), expected, "{after} h, {wait:?}");
+    };
+    check(47, None, &[]);
+    check(48, None, &[Decision::Draining]);
+    check(25, Some("2h"), &[]);
+    check(26, Some("2h"), &[Decision::Draining]);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Interrupted nodes: EC2 takes the instance back at a time that it told.
 //!
-//! Decides which nodes keep their pods while replacements start, and what a pool says of that in its annotation
-//! `tenon.dev/interruption`. Their pods are planned for as if they were pending.
+//! Decides which nodes keep their pods while replacements start. Their pods are planned for as if they were pending.
 
 use jiff::Timestamp;
 
@@ -14,18 +13,6 @@ crate::words! {
         ReplaceFirst,
         /// They are evicted at once.
         Drain,
-    }
-}
-
-impl InterruptionOrder {
-    /// What the annotation's value says; without one, pods are replaced first.
-    ///
-    /// # Errors The value, if it says nothing.
-    pub fn read(annotation: Option<&str>) -> Result<Self, &str> {
-        match annotation {
-            None => Ok(Self::ReplaceFirst),
-            Some(value) => Self::parse(value.trim()).ok_or(value),
-        }
     }
 }
 

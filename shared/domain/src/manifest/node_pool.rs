@@ -17,6 +17,8 @@ use crate::api::node_pool::{
 };
 use crate::budget::{Budget, BudgetError, BudgetNodes, DisruptionReason};
 use crate::id::NodePoolName;
+use crate::labels::BUDGET_TIME_ZONE;
+use crate::pool_annotations::budget_time_zone;
 use crate::resources::{ResourceList, ResourceName};
 use crate::taint::Taint;
 
@@ -97,8 +99,20 @@ pub(super) fn read_node_pool(at: At<'_, '_>) -> Option<NodePool> {
     if template.is_none() {
         place.missing("template", "a map");
     }
-    let disruption = spec.disruption.into_domain(&place.key("disruption"));
+    let mut disruption = spec.disruption.into_domain(&place.key("disruption"));
     let meta = meta?;
+    if let Some(written) = meta.annotations.get(BUDGET_TIME_ZONE) {
+        let zone = budget_time_zone(Some(written)).map_err(|error| error.to_string());
+        if let Err(error) = &zone {
+            let metadata = at.place.key("metadata");
+            metadata
+                .key("annotations")
+                .warn(error.clone(), "until then its budgets with schedules allow no disruption");
+        }
+        for budget in &mut disruption.budgets {
+            budget.window = budget.window.take().map(|window| window.in_zone(zone.clone()));
+        }
+    }
     Some(NodePool {
         name: NodePoolName::parse(meta.name.clone()).ok()?,
         meta,

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use tenon_domain::catalog::{Availability, Offering, Unavailability, find_option};
+use tenon_domain::id::InstanceType;
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::{Launch, LaunchCause};
 use tenon_domain::report::counted;
@@ -57,6 +59,10 @@ pub(super) fn record(
     if let Some(price) = planned.price {
         record = record.detail("price", price);
     }
+    let exhausted = exhausted(input, planned);
+    if !exhausted.is_empty() {
+        record = record.detail("exhausted", some_names(exhausted.iter(), exhausted.len()));
+    }
     if !fleet.unpriced.is_empty() {
         record = record.detail("unpriced", some_names(fleet.unpriced.iter(), fleet.unpriced.len()));
     }
@@ -65,4 +71,22 @@ pub(super) fn record(
     }
     record.evidence.clone_from(input.evidence);
     record
+}
+
+/// The offerings of the claim's types that EC2 has no capacity for, as far as is known, by what they are called.
+fn exhausted(input: &LaunchInput<'_>, planned: &PlannedClaim) -> Vec<String> {
+    let types = input.types.get(&planned.pool).map_or(&[][..], |types| types.as_slice());
+    let of_type = |name: &InstanceType| {
+        let offerings = find_option(types, name).map_or(&[][..], |option| &option.offerings);
+        let held = |offering: &&Offering| {
+            matches!(offering.availability, Availability::Unavailable(Unavailability::Exhausted { .. }))
+                && planned.capacity_types.contains(&offering.capacity_type)
+        };
+        offerings
+            .iter()
+            .filter(held)
+            .map(|offering| format!("{name} {} in {}", offering.capacity_type.as_str(), offering.zone))
+            .collect::<Vec<_>>()
+    };
+    planned.instance_types.iter().flat_map(of_type).collect()
 }

@@ -90,7 +90,7 @@ fn removal(
     budgets: &BudgetLedger<'_>,
 ) -> Result<NewCommand, NotDisrupted> {
     held(input, node, PodsWord::Counts)?;
-    budgets.check(pool, DisruptionReason::Empty)?;
+    let budget = budgets.check(pool, Some(DisruptionReason::Empty))?;
     let no_name = || NotDisrupted {
         reason: super::RefusalReason::PoolNotFound { pool: pool.name.clone() },
         again: None,
@@ -102,5 +102,6 @@ fn removal(
         candidates: vec![view.claim.name.clone()],
         replacement: ProvisionPlan::default(),
         saves: None,
+        budget,
     })
 }

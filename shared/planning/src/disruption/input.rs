@@ -7,13 +7,15 @@ use jiff::Timestamp;
 use tenon_domain::api::pod::{DoNotDisrupt, Readiness};
 use tenon_domain::api::workload::PodDisruptionBudget;
 use tenon_domain::api::{NodePool, Pod};
+use tenon_domain::budget::BudgetNodes;
 use tenon_domain::catalog::facts::InstanceTypeFacts;
-use tenon_domain::claim::Claim;
+use tenon_domain::claim::{Claim, Drift};
 use tenon_domain::class_hash::ClassHash;
 use tenon_domain::class_status::ResolvedImage;
 use tenon_domain::command::Command;
 use tenon_domain::id::{
-    ClaimName, ImageId, NodeClassName, NodePoolName, PlacementGroupId, SecurityGroupId, SubnetId, Uid,
+    ClaimName, CommandId, ImageId, NodeClassName, NodePoolName, PlacementGroupId, SecurityGroupId, SubnetId,
+    Uid,
 };
 use tenon_domain::registry::FeatureGate;
 use tenon_domain::reservation::{ClassReservations, ReservedCapacity};
@@ -29,6 +31,8 @@ pub struct DisruptionInput {
     pub halt: HaltState,
     /// Pools whose voluntary disruption is paused.
     pub paused: BTreeSet<NodePoolName>,
+    /// How many nodes of all pools together may be disrupted at once.
+    pub cluster_budget: Option<BudgetNodes>,
     /// The gate `SpotToSpotConsolidation`.
     pub spot_to_spot: FeatureGate,
     /// All claims of the cluster, those of replacements among them.
@@ -41,6 +45,8 @@ pub struct DisruptionInput {
     pub pdbs: Vec<PodDisruptionBudget>,
     /// Commands that are active.
     pub commands: Vec<Command>,
+    /// The drift for which commands, done ones among them, replaced their candidates.
+    pub replaced_drift: BTreeMap<CommandId, Drift>,
     /// Pods that are counted on claims that offer room, replacements' among them, with their claims.
     pub counted: BTreeMap<Uid, ClaimName>,
     /// The world that pods move in: nodes (named as in [`ClaimView::node`]), pools with their instance types,

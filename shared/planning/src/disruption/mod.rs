@@ -17,6 +17,7 @@ mod consolidation;
 mod cost;
 mod drift;
 mod emptiness;
+mod expiry;
 pub mod input;
 mod moving;
 pub mod output;
@@ -26,11 +27,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::pod::DoNotDisrupt;
 use tenon_domain::budget::DisruptionReason;
-use tenon_domain::claim::{ClaimPhase, CommandRole, Consolidatable, InterruptionOrder, RemovalReason};
+use tenon_domain::claim::{ClaimPhase, CommandRole, Consolidatable, DriftReason, RemovalReason};
 use tenon_domain::digest::Digest;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId};
-use tenon_domain::labels::INTERRUPTION;
+use tenon_domain::pool_annotations;
 use tenon_domain::savings::ConsolidationTerms;
 
 pub use input::{
@@ -48,19 +49,19 @@ use budget::BudgetLedger;
 use moving::SpareCapacity;
 use output::NotDisrupted;
 
-/// Plans for all drifted claims and active commands of a cluster.
+/// Plans for all drifted, expired, empty and used nodes and active commands of a cluster.
 pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     let mut plan = DisruptionPlan { marks: drift::marks(input), ..DisruptionPlan::default() };
     let unread =
         input.pools.iter().filter_map(|pool| Some((pool.name.clone(), ConsolidationTerms::of(pool).err()?)));
-    let unread_interruption = input.pools.iter().filter_map(|pool| {
-        let written = pool.meta.annotations.get(INTERRUPTION).map(String::as_str);
-        Some((pool.name.clone(), InterruptionOrder::read(written).err()?.to_owned()))
+    let ignored = input.pools.iter().flat_map(|pool| {
+        let errors = pool_annotations::ignored(pool);
+        errors.into_iter().map(|error| (pool.name.clone(), error))
     });
     let mut report = DisruptionReport {
         invalid: invalid_annotations(input),
         unread: unread.collect(),
-        unread_interruption: unread_interruption.collect(),
+        ignored: ignored.collect(),
         ..DisruptionReport::default()
     };
     if input.halt == HaltState::Halted {
@@ -94,6 +95,7 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     if plan.marks.iter().any(|mark| mark.drift.is_some()) {
         look_again(&mut plan, input.now);
     }
+    plan.next_expiry = expiry::next(input);
     report.refusals.sort_by(|a, b| a.claim.cmp(&b.claim));
     (plan, report)
 }
@@ -120,17 +122,19 @@ fn changed_marks(
         .collect()
 }
 
-/// A claim that drifted.
+/// A claim that drifted or expired.
 struct Candidate<'a> {
+    why: RemovalReason,
     view: &'a ClaimView,
     node: &'a NodeView,
     pods: Vec<tenon_domain::api::Pod>,
 }
 
-/// The order of candidates: without pods first, then the earliest drift.
+/// The order of candidates: without pods first, then expired ones, which are forced at last, then the earliest drift.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct CandidateRank<'a> {
     has_pods: bool,
+    drifted: bool,
     since: Option<Timestamp>,
     name: &'a ClaimName,
 }
@@ -149,7 +153,7 @@ fn candidates<'a>(input: &'a DisruptionInput, fresh: &BTreeSet<ClaimName>) -> Ve
     let awaited = awaited(input);
     let takes = |view: &&ClaimView| {
         view.claim.phase() == ClaimPhase::Initialized
-            && view.claim.drift.is_some()
+            && (view.claim.drift.is_some() || expiry::is_expired(input, view))
             && !fresh.contains(&view.claim.name)
             && !awaited(view)
     };
@@ -159,7 +163,11 @@ fn candidates<'a>(input: &'a DisruptionInput, fresh: &BTreeSet<ClaimName>) -> Ve
         .filter(takes)
         .filter_map(|view| {
             let node = view.node.as_ref()?;
-            Some(Candidate { view, node, pods: reschedulable(node) })
+            let why = match expiry::is_expired(input, view) {
+                true => RemovalReason::Expired,
+                false => RemovalReason::Drifted,
+            };
+            Some(Candidate { why, view, node, pods: reschedulable(node) })
         })
         .collect();
     found.sort_by(|a, b| rank(a).cmp(&rank(b)));
@@ -169,6 +177,7 @@ fn candidates<'a>(input: &'a DisruptionInput, fresh: &BTreeSet<ClaimName>) -> Ve
 fn rank<'a>(candidate: &Candidate<'a>) -> CandidateRank<'a> {
     CandidateRank {
         has_pods: !candidate.pods.is_empty(),
+        drifted: candidate.why == RemovalReason::Drifted,
         since: candidate.view.claim.drift.as_ref().map(|drift| drift.since),
         name: &candidate.view.claim.name,
     }
@@ -199,6 +208,8 @@ fn held(input: &DisruptionInput, node: &NodeView, word: PodsWord) -> Result<(), 
         RefusalReason::DoNotDisrupt { until, .. } => *until,
         RefusalReason::BlockedByPdb { .. } => input.now.checked_add(PDB_AGAIN).ok(),
         RefusalReason::BudgetExhausted { .. }
+        | RefusalReason::ClusterBudgetExhausted { .. }
+        | RefusalReason::DriftsAgain { .. }
         | RefusalReason::Unschedulable { .. }
         | RefusalReason::PoolNotFound { .. }
         | RefusalReason::Paused { .. }
@@ -226,7 +237,9 @@ fn consider<'a>(
         None => PodsWord::Counts,
     };
     held(input, candidate.node, word)?;
-    budgets.check(pool, DisruptionReason::Drifted)?;
+    drifts_again(input, candidate)?;
+    let reason = (candidate.why == RemovalReason::Drifted).then_some(DisruptionReason::Drifted);
+    let budget = budgets.check(pool, reason)?;
     let id = command_id(input, candidate.view).ok_or_else(no_pool)?;
     let going = BTreeSet::from([candidate.node.name.as_str()]);
     let (replacement, refused) = world.plan(&id, &going, &candidate.pods);
@@ -239,11 +252,48 @@ fn consider<'a>(
     Ok(NewCommand {
         id,
         pool: name.clone(),
-        reason: RemovalReason::Drifted,
+        reason: candidate.why,
         candidates: vec![candidate.view.claim.name.clone()],
         replacement,
         saves: None,
+        budget,
     })
+}
+
+/// How long a replacement stays that has the same drift as the node that it replaced.
+const SAME_DRIFT_STAYS: SignedDuration = SignedDuration::from_hours(2);
+/// How soon after its making such a drift is found. Later, what the pool and the class ask for has changed meanwhile.
+const FOUND_WITHIN: SignedDuration = SignedDuration::from_mins(15);
+
+/// Whether a drift is about what the node got. The others compare what was asked for at the launch with what is asked for
+/// now: they can't come back by themselves.
+const fn is_of_node(reason: DriftReason) -> bool {
+    match reason {
+        DriftReason::RequirementsDrifted
+        | DriftReason::InstanceTypeNotFound
+        | DriftReason::SubnetDrift
+        | DriftReason::CapacityReservationDrift
+        | DriftReason::PlacementGroupDrift => true,
+        DriftReason::NodePoolDrifted
+        | DriftReason::NodeClassDrift
+        | DriftReason::SecurityGroupDrift
+        | DriftReason::AmiDrift => false,
+    }
+}
+
+/// Whether the node replaced one for the very drift that it has itself: its own replacement would drift again.
+fn drifts_again(input: &DisruptionInput, candidate: &Candidate<'_>) -> Result<(), NotDisrupted> {
+    let claim = &candidate.view.claim;
+    let CommandRole::Replacement(command) = &claim.role else { return Ok(()) };
+    let (Some(had), Some(has)) = (input.replaced_drift.get(command), &claim.drift) else { return Ok(()) };
+    let until = claim.created_at.saturating_add(SAME_DRIFT_STAYS).unwrap_or(Timestamp::MAX);
+    let born_with = has.since.duration_since(claim.created_at) < FOUND_WITHIN;
+    let same = is_of_node(has.reason) && (had.reason, &had.from, &had.to) == (has.reason, &has.from, &has.to);
+    if candidate.why != RemovalReason::Drifted || !born_with || !same || until <= input.now {
+        return Ok(());
+    }
+    let reason = RefusalReason::DriftsAgain { drift: has.reason, until };
+    Err(NotDisrupted { reason, again: Some(until) })
 }
 
 /// The command's id: of the claim and its revision, so that one look makes the same command twice.

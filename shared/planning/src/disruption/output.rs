@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::claim::{Consolidatable, Drift, InterruptionOrder, RemovalReason};
+use tenon_domain::claim::{Consolidatable, Drift, DriftReason, RemovalReason};
 use tenon_domain::class_hash::{ClassHash, PoolHash};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId, NamespacedName, NodePoolName, SecurityGroupId};
 use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::labels::{MINIMUM_SAVINGS, PAUSE_DISRUPTION};
 use tenon_domain::money::UsdPerHour;
+use tenon_domain::pool_annotations::PoolAnnotationError;
 use tenon_domain::report::{self, Finding, counted};
-use tenon_domain::savings::{ConsolidationTermError, MinimumSavings};
+use tenon_domain::savings::MinimumSavings;
 
+use super::Allowance;
 use crate::provision;
 
 /// A plan. A settled world gives an empty one.
@@ -31,6 +33,8 @@ pub struct DisruptionPlan {
     pub commands: Vec<NewCommand>,
     /// The time of the next look, even without a change.
     pub wake_at: Option<Timestamp>,
+    /// When the next node expires: the first sweep after it is soon enough.
+    pub next_expiry: Option<Timestamp>,
 }
 
 impl DisruptionPlan {
@@ -140,6 +144,8 @@ pub struct NewCommand {
     pub replacement: provision::ProvisionPlan,
     /// What a consolidation saves at today's prices.
     pub saves: Option<UsdPerHour>,
+    /// The budgets that allowed it.
+    pub budget: Allowance,
 }
 
 impl NewCommand {
@@ -161,9 +167,9 @@ pub struct DisruptionReport {
     /// Annotations that say nothing, by pod.
     pub invalid: Vec<InvalidAnnotation>,
     /// Pools whose terms of consolidation can't be read.
-    pub unread: Vec<(NodePoolName, ConsolidationTermError)>,
-    /// Pools whose annotation `tenon.dev/interruption` says nothing, with its value.
-    pub unread_interruption: Vec<(NodePoolName, String)>,
+    pub unread: Vec<(NodePoolName, PoolAnnotationError)>,
+    /// Pools with annotations that are ignored, because they can't be read.
+    pub ignored: Vec<(NodePoolName, PoolAnnotationError)>,
 }
 
 /// A pod whose `karpenter.sh/do-not-disrupt` is neither `true` nor a duration.
@@ -178,7 +184,7 @@ pub struct InvalidAnnotation {
 impl DisruptionReport {
     /// Adds the findings to a report.
     pub fn tell(self, to: &mut report::Report) {
-        let Self { refusals, waiting, invalid, unread, unread_interruption } = self;
+        let Self { refusals, waiting, invalid, unread, ignored } = self;
         for waiting in &waiting {
             to.wait(waiting);
         }
@@ -196,12 +202,11 @@ impl DisruptionReport {
             let sentence = "consolidating no nodes of {}";
             to.tell(Finding::refused(subject, "InvalidAnnotation", sentence, error.to_string()));
         }
-        for (pool, value) in unread_interruption {
+        for (pool, error) in ignored {
             let subject = Subject { kind: SubjectKind::Pool, name: pool.to_string() };
-            let words = InterruptionOrder::ALL.map(InterruptionOrder::as_str).join("` or `");
-            let why = format!("its value is `{value}`; write `{words}`");
-            let sentence = "ignoring annotation `tenon.dev/interruption` of {}";
-            to.tell(Finding::refused(subject, "InvalidAnnotation", sentence, why).condition(value));
+            let sentence = "ignoring an annotation of {}";
+            let finding = Finding::refused(subject, "InvalidAnnotation", sentence, error.to_string());
+            to.tell(finding.condition(error.key));
         }
         for InvalidAnnotation { pod, value } in invalid {
             let subject = Subject { kind: SubjectKind::Pod, name: pod.to_string() };
@@ -233,6 +238,20 @@ pub(crate) struct NotDisrupted {
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(const_into_str)]
 pub enum RefusalReason {
+    /// It replaced a node for the drift that it has itself.
+    DriftsAgain {
+        /// Which.
+        drift: DriftReason,
+        /// Until when it stays.
+        until: Timestamp,
+    },
+    /// The nodes that the cluster allows for all pools together are being disrupted.
+    ClusterBudgetExhausted {
+        /// How many it allows.
+        allowed: u32,
+        /// How many are being disrupted or aren't ready.
+        going: u32,
+    },
     /// The pool's budgets allow no more.
     BudgetExhausted {
         /// The pool.
@@ -308,6 +327,18 @@ impl fmt::Display for RefusalReason {
                 write!(
                     f,
                     "NodePool `{pool}` allows {nodes} at a time, and {going} {are} already being replaced or not ready"
+                )
+            }
+            Self::DriftsAgain { drift, until } => write!(
+                f,
+                "it replaced a node for the same drift ({drift}), and a replacement of it would drift again: what its NodePool and EC2NodeClass ask for isn't what nodes get; correct them, or it is tried again at `{until}`"
+            ),
+            Self::ClusterBudgetExhausted { allowed, going } => {
+                let (nodes, are) =
+                    (counted(*allowed, "node", "nodes"), if *going == 1 { "is" } else { "are" });
+                write!(
+                    f,
+                    "the cluster allows {nodes} of all NodePools at a time, by the parameter `DisruptionBudget` of its stack, and {going} {are} already being replaced or not ready"
                 )
             }
             Self::DoNotDisrupt { pod, until } => {

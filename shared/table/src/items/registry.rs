@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tenon_domain::budget::BudgetNodes;
 use tenon_domain::registry::{
     Allowances, ClusterSettings, FeatureGate, Gates, MinValuesPolicy, PlanPolicies, PreferencePolicy,
     Registry,
@@ -26,6 +27,7 @@ impl ItemForm for Registry {
             to.text(ZONAL_SHIFT, self.settings.zonal_shift.as_str());
             to.text(DRY_RUNS, self.settings.dry_runs.as_str());
             to.text(VOLUNTARY_DISRUPTION, self.settings.voluntary_disruption.as_str());
+            to.text_if(DISRUPTION_BUDGET, self.settings.disruption_budget.map(|nodes| nodes.to_string()));
             to.text(PREFERENCE_POLICY, self.settings.policies.preferences.as_str());
             to.text(MIN_VALUES_POLICY, self.settings.policies.min_values.as_str());
             if !self.settings.default_spread.is_empty() {
@@ -99,6 +101,7 @@ const LEARNED_MEMORY: &str = "learned_memory";
 const ZONAL_SHIFT: &str = "zonal_shift";
 const DRY_RUNS: &str = "dry_runs";
 const VOLUNTARY_DISRUPTION: &str = "voluntary_disruption";
+const DISRUPTION_BUDGET: &str = "disruption_budget";
 const PREFERENCE_POLICY: &str = "preference_policy";
 const MIN_VALUES_POLICY: &str = "min_values_policy";
 const DEFAULT_SPREAD: &str = "default_spread";
@@ -138,6 +141,7 @@ fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
         zonal_shift: gate(ZONAL_SHIFT, default.zonal_shift)?,
         dry_runs: gate(DRY_RUNS, default.dry_runs)?,
         voluntary_disruption: gate(VOLUNTARY_DISRUPTION, default.voluntary_disruption)?,
+        disruption_budget: from.word_if(DISRUPTION_BUDGET, |text| BudgetNodes::parse(text).ok())?,
         policies: PlanPolicies {
             preferences: match from.value_if(PREFERENCE_POLICY) {
                 Some(_) => from.word(PREFERENCE_POLICY, PreferencePolicy::parse)?,

@@ -19,6 +19,7 @@ use tenon_domain::money::UsdPerHour;
 use tenon_domain::savings::ConsolidationTerms;
 
 use crate::disruption::blocked::{PodsWord, reschedulable};
+use crate::disruption::expiry::is_expired;
 use crate::disruption::input::{ClaimView, DisruptionInput, NodeView};
 use crate::disruption::moving::SpareCapacity;
 use crate::disruption::output::NotDisrupted;
@@ -69,6 +70,7 @@ impl<'a> UsedNode<'a> {
         let free = |view: &&ClaimView| {
             view.claim.phase() == ClaimPhase::Initialized
                 && view.claim.drift.is_none()
+                && !is_expired(input, view)
                 && !taken.contains(&view.claim.name)
                 && !awaited(view)
         };

@@ -68,7 +68,7 @@ pub(crate) fn consolidate<'a>(
         .pools
         .iter()
         .map(|pool| {
-            let allowance = Allowance::of(input, pool, DisruptionReason::Underutilized);
+            let allowance = Allowance::of(input, pool, Some(DisruptionReason::Underutilized));
             (pool.name.as_str(), usize::try_from(allowance.allowed).unwrap_or(usize::MAX))
         })
         .collect();
@@ -208,12 +208,15 @@ fn begin<'a>(
         look_again(plan, goes_at);
         return;
     }
-    if let Err(refused) = budgets.check_all(of.iter().map(|used| (used.pool, used.view))) {
-        for used in &of {
-            refuse(input, used.view, refused.clone(), plan, report);
+    let budget = match budgets.check_all(of.iter().map(|used| (used.pool, used.view))) {
+        Ok(budget) => budget,
+        Err(refused) => {
+            for used in &of {
+                refuse(input, used.view, refused.clone(), plan, report);
+            }
+            return;
         }
-        return;
-    }
+    };
     let (Some(id), Some(first)) = (command_id(input, &of), of.first()) else { return };
     world.commit(&going, &one.plan, &pods);
     of.iter().for_each(|used| budgets.take(used.view));
@@ -224,6 +227,7 @@ fn begin<'a>(
         candidates: of.iter().map(|used| used.view.claim.name.clone()).collect(),
         replacement: one.plan,
         saves: Some(one.saves),
+        budget,
     });
 }
 

@@ -254,3 +254,33 @@ fn a_claim_of_an_older_release_adopts_what_it_did_not_note() {
     world.claims[0].claim.security_groups = Some(BTreeSet::from([group("sg-1")]));
     assert_eq!(plan(&world).0.adopted, []);
 }
+
+#[test]
+fn a_replacement_with_the_drift_that_it_was_made_for_stays() {
+    let command = CommandId::parse("command-9").unwrap();
+    let mut view = settled(0, NEW, busy(0));
+    view.claim.role = CommandRole::Replacement(command.clone());
+    let mut world = cluster(vec![view], BudgetNodes::Percent(100));
+    // Something takes the label away that new nodes get.
+    world.pools[0].template.requirements.add(Requirement::one_of("team", ["a", "b"]));
+    world.now = at(-900);
+    let found = plan(&world).0.marks[0].drift.clone().unwrap();
+    assert_eq!(found.reason, DriftReason::RequirementsDrifted);
+    world.claims[0].claim.drift = Some(found.clone());
+    world.now = at(0);
+    world.replaced_drift.insert(command.clone(), found.clone());
+    let (stays, report) = plan(&world);
+    assert_eq!((stays.commands.len(), stays.wake_at), (0, Some(at(6200))));
+    assert_eq!(refusals(&report), BTreeMap::from([("DriftsAgain", 1)]));
+    // Two hours after it was made, once more.
+    world.now = at(6200);
+    assert_eq!(plan(&world).0.commands.len(), 1);
+    // Its drift began long after it was made: what is asked for went back and forth.
+    world.now = at(0);
+    world.claims[0].claim.drift.as_mut().unwrap().since = at(-30);
+    assert_eq!(plan(&world).0.commands.len(), 1);
+    // Another drift.
+    world.claims[0].claim.drift = Some(found.clone());
+    world.replaced_drift.insert(command, Drift { to: "team In [c]".to_owned(), ..found });
+    assert_eq!(plan(&world).0.commands.len(), 1);
+}

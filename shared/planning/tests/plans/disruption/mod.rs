@@ -7,6 +7,7 @@ mod consolidation;
 mod drift;
 mod empty;
 mod exhaustive;
+mod expired;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -158,6 +159,7 @@ pub(super) fn cluster(claims: Vec<ClaimView>, budget: BudgetNodes) -> Disruption
     DisruptionInput {
         now: at(0),
         paused: BTreeSet::new(),
+        cluster_budget: None,
         spot_to_spot: FeatureGate::Disabled,
         halt: HaltState::Running,
         claims,
@@ -165,6 +167,7 @@ pub(super) fn cluster(claims: Vec<ClaimView>, budget: BudgetNodes) -> Disruption
         pools: vec![default.pool],
         pdbs: Vec::new(),
         commands: Vec::new(),
+        replaced_drift: BTreeMap::new(),
         counted: BTreeMap::new(),
         world,
     }

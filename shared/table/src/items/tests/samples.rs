@@ -198,6 +198,7 @@ pub(super) fn registry_entry() -> Registry {
         service_cidr: "10.100.0.0/16".into(),
         settings: ClusterSettings {
             default_spread: vec!["topology.kubernetes.io/zone=1:DoNotSchedule".parse().unwrap()],
+            disruption_budget: Some(tenon_domain::budget::BudgetNodes::Percent(10)),
             ..ClusterSettings::default()
         },
         gates: Gates { reserved_capacity: FeatureGate::Enabled, spot_to_spot: FeatureGate::Enabled },
