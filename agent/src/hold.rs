@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenon_domain::api::workload::PodDisruptionBudget;
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, InterruptionOrder};
+use tenon_domain::claim::{Claim, ClaimState, InterruptionOrder};
 use tenon_domain::id::{ClusterName, LaunchId, Uid};
 use tenon_domain::labels::{INTERRUPTION, NODEPOOL};
 use tenon_domain::launch::Launch;
@@ -122,19 +122,16 @@ impl CountingLaunches {
 
 /// How far a claim is that may count pods of a node that is drained since then.
 fn stage(claim: &Claim, since: Timestamp) -> Option<ReplacementStage> {
-    match claim.phase() {
-        ClaimPhase::Planned => Some(ReplacementStage::Planned),
-        ClaimPhase::Launched | ClaimPhase::Registered => Some(ReplacementStage::Launched),
-        ClaimPhase::Initialized => match claim.state {
-            ClaimState::Initialized { at, .. } if at >= since => Some(ReplacementStage::Ready),
-            _ => None,
-        },
-        ClaimPhase::LaunchFailed
-        | ClaimPhase::Disrupting
-        | ClaimPhase::Draining
-        | ClaimPhase::Drained
-        | ClaimPhase::Terminating
-        | ClaimPhase::Terminated => None,
+    match &claim.state {
+        ClaimState::Planned => Some(ReplacementStage::Planned),
+        ClaimState::Launched { .. } | ClaimState::Registered { .. } => Some(ReplacementStage::Launched),
+        ClaimState::Initialized { at, .. } => (*at >= since).then_some(ReplacementStage::Ready),
+        ClaimState::LaunchFailed { .. }
+        | ClaimState::Disrupting { .. }
+        | ClaimState::Draining { .. }
+        | ClaimState::Drained { .. }
+        | ClaimState::Terminating { .. }
+        | ClaimState::Terminated { .. } => None,
     }
 }
 

@@ -64,22 +64,22 @@ impl Workload {
     }
 
     fn objects(self) -> Vec<Value> {
-        let mut spec = json!({
+        let grace = if self == Self::LongGrace { 90 } else { 30 };
+        let claim = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+        let spec = json!({
             "containers": [{"name": "web", "resources": {"requests": {"cpu": "400m", "memory": "1Gi"}}}],
+            "terminationGracePeriodSeconds": grace,
+            "volumes": if self == Self::Volume { claim } else { json!([]) },
         });
         let mut objects = Vec::new();
         match self {
-            Self::LongGrace => spec["terminationGracePeriodSeconds"] = json!(90),
-            Self::Volume => {
-                spec["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
-                objects.extend(volume());
-            }
+            Self::Volume => objects.extend(volume()),
             Self::OneByOne => objects.push(json!({
                 "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
                 "metadata": {"name": "web", "namespace": "default"},
                 "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
             })),
-            Self::Single | Self::Several | Self::RoomElsewhere | Self::NoCapacity => {}
+            Self::Single | Self::Several | Self::RoomElsewhere | Self::LongGrace | Self::NoCapacity => {}
         }
         objects.push(deployment("web", self.replicas(), spec));
         objects
