@@ -12,6 +12,7 @@ pub mod audit_record;
 pub mod boots;
 pub mod commit;
 pub mod execute;
+mod expiry;
 pub mod input;
 pub mod learn;
 pub mod node;

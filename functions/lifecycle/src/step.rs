@@ -9,16 +9,16 @@
 
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::evidence::{HEARTBEAT_EVERY, Waiting};
 use tenon_domain::id::NodeName;
 use tenon_domain::journal::Decision;
 use tenon_domain::launch::EC2_CONSISTENCY;
-use tenon_domain::pool_annotations::expiry_wait_or_default;
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::port::InstanceState;
 
 use crate::boots::failed_launch;
+use crate::expiry::{expiry, expiry_wait};
 use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::{TERMINATION_POLL, node};
 
@@ -429,28 +429,6 @@ fn removal(
 
 fn drains(claim: &Claim, reason: RemovalReason, why: &str) -> String {
     format!("draining NodeClaim `{}` ({}): {why}", claim.name, reason.words())
-}
-
-/// When the claim is drained for its age; `None` if that is unknown or never. `disruption` replaces it earlier, where its
-/// pool's budgets allow.
-fn expiry(claim: &Claim, input: &LifecycleInput) -> Option<Timestamp> {
-    let at = claim.terms_or(input.pool_of(claim))?.expires_at(claim.created_at)?;
-    Some(at.saturating_add(expiry_wait(claim, input)).unwrap_or(Timestamp::MAX))
-}
-
-/// How long the expired claim waits for its pool's budgets; a node without pods doesn't.
-fn expiry_wait(claim: &Claim, input: &LifecycleInput) -> SignedDuration {
-    match claim.phase() {
-        ClaimPhase::Initialized | ClaimPhase::Disrupting => expiry_wait_or_default(input.pool_of(claim)),
-        ClaimPhase::Planned
-        | ClaimPhase::LaunchFailed
-        | ClaimPhase::Launched
-        | ClaimPhase::Registered
-        | ClaimPhase::Draining
-        | ClaimPhase::Drained
-        | ClaimPhase::Terminating
-        | ClaimPhase::Terminated => SignedDuration::ZERO,
-    }
 }
 
 /// The deadline of a drain that begins now: the claim's `terminationGracePeriod` bounds it, and any other deadline
