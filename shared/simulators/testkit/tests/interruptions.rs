@@ -7,14 +7,14 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenon_domain::catalog::CapacityType;
-use tenon_domain::id::ClusterName;
 use tenon_ec2::port::{InstanceState, TargetCapacityType};
 use tenon_region::engine::SimulatedRegion;
-use tenon_region::kubelet::BootTimes;
-use tenon_region::scenario::{ClusterForm, ImageForm, Scenario, SetupOptions, build};
-use tenon_twin::{CapacityPool, Delays, Span};
+use tenon_twin::CapacityPool;
 
-const CLUSTER: &str = "prod";
+mod one_pool;
+
+use one_pool::{OnePool, deployment, name, pass};
+
 /// From a launch to a Ready node.
 const STARTS: [i64; 4] = [25, 45, 60, 90];
 const LOOKS_A_SECOND: i64 = 10;
@@ -86,15 +86,6 @@ impl Workload {
     }
 }
 
-fn deployment(name: &str, replicas: u32, spec: Value) -> Value {
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": spec}},
-    })
-}
-
 fn volume() -> [Value; 2] {
     let zone = json!([{"matchExpressions": [
         {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-east-1a"]}]}]);
@@ -110,57 +101,8 @@ fn volume() -> [Value; 2] {
 }
 
 fn region(workload: Workload, start: i64, order: &str) -> SimulatedRegion {
-    let class = json!({
-        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
-        "spec": {"amiFamily": "AL2023", "role": format!("{CLUSTER}-node"),
-            "amiSelectorTerms": [{"tags": {"team": "platform"}}],
-            "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": CLUSTER}}],
-            "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": CLUSTER}}]},
-    });
-    let pool = json!({
-        "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
-        "metadata": {"name": "default", "annotations": {"tenon.dev/interruption": order}},
-        "spec": {"template": {"spec": {
-                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}]}},
-            "disruption": {"consolidateAfter": "Never"}},
-    });
-    let image = ImageForm {
-        name: "node-1".to_owned(),
-        architecture: "x86_64".to_owned(),
-        tags: [("team".to_owned(), "platform".to_owned())].into(),
-        takes: None,
-        fails: false,
-        owner: None,
-        deprecated_after: None,
-    };
-    let cluster =
-        ClusterForm { name: CLUSTER.to_owned(), objects: vec![class, pool], ..ClusterForm::default() };
-    let scenario = Scenario {
-        title: workload.name().to_owned(),
-        region: "us-east-1".to_owned(),
-        seed: 1,
-        types: ["m5.large", "m6i.large", "m6a.large"].map(str::to_owned).to_vec(),
-        zones: ["us-east-1a", "us-east-1b"].map(str::to_owned).to_vec(),
-        clusters: vec![cluster],
-        images: vec![image],
-        steps: vec![],
-    };
-    // EC2 takes 8 s of the start, the kubelet's join the rest.
-    let seconds = SignedDuration::from_secs;
-    let delays = Delays { start: Span::seconds(8, 8), ..Delays::default() };
-    let boot = BootTimes { joins_after: seconds(start - 8 - 4), ready_after: seconds(4) };
-    let region = build(&scenario, &SetupOptions { delays, boot, ..SetupOptions::default() });
-    region.unwrap()
-}
-
-fn name() -> ClusterName {
-    ClusterName::parse(CLUSTER).unwrap()
-}
-
-fn pass(region: &mut SimulatedRegion, time: SignedDuration) {
-    region.run_until(region.now() + time);
-    region.take_happenings();
+    let annotations = json!({"tenon.dev/interruption": order});
+    OnePool { title: workload.name(), capacity_type: "spot", start, annotations, budget: "10%" }.region()
 }
 
 /// The pod-seconds that aren't ready from the interruption until everything runs again.

@@ -1,0 +1,93 @@
+//! A region with one cluster, one NodePool and three instance types in two zones.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use tenon_domain::id::ClusterName;
+use tenon_region::engine::SimulatedRegion;
+use tenon_region::kubelet::BootTimes;
+use tenon_region::scenario::{ClusterForm, ImageForm, Scenario, SetupOptions, build};
+use tenon_twin::{Delays, Span};
+
+const CLUSTER: &str = "prod";
+
+/// What differs between such regions.
+pub(crate) struct OnePool<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) capacity_type: &'a str,
+    /// The seconds from a launch to a Ready node.
+    pub(crate) start: i64,
+    /// The pool's.
+    pub(crate) annotations: Value,
+    /// The pool's.
+    pub(crate) budget: &'a str,
+}
+
+impl OnePool<'_> {
+    pub(crate) fn region(&self) -> SimulatedRegion {
+        let class = json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+            "spec": {"amiFamily": "AL2023", "role": format!("{CLUSTER}-node"),
+                "amiSelectorTerms": [{"tags": {"team": "platform"}}],
+                "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": CLUSTER}}],
+                "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": CLUSTER}}]},
+        });
+        let pool = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+            "metadata": {"name": "default", "annotations": self.annotations},
+            "spec": {"template": {"spec": {
+                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                    "requirements": [
+                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [self.capacity_type]}]}},
+                "disruption": {"consolidateAfter": "Never", "budgets": [{"nodes": self.budget}]}},
+        });
+        let cluster =
+            ClusterForm { name: CLUSTER.to_owned(), objects: vec![class, pool], ..ClusterForm::default() };
+        let scenario = Scenario {
+            title: self.title.to_owned(),
+            region: "us-east-1".to_owned(),
+            seed: 1,
+            types: ["m5.large", "m6i.large", "m6a.large"].map(str::to_owned).to_vec(),
+            zones: ["us-east-1a", "us-east-1b"].map(str::to_owned).to_vec(),
+            clusters: vec![cluster],
+            images: vec![image("node-1")],
+            steps: vec![],
+        };
+        // EC2 takes a third of the start, the kubelet's join the rest.
+        let seconds = SignedDuration::from_secs;
+        let (ec2, ready) = ((self.start / 3).min(8), (self.start / 3).min(4));
+        let delays = Delays { start: Span::seconds(ec2, ec2), ..Delays::default() };
+        let boot = BootTimes { joins_after: seconds(self.start - ec2 - ready), ready_after: seconds(ready) };
+        build(&scenario, &SetupOptions { delays, boot, ..SetupOptions::default() }).unwrap()
+    }
+}
+
+pub(crate) fn image(name: &str) -> ImageForm {
+    ImageForm {
+        name: name.to_owned(),
+        architecture: "x86_64".to_owned(),
+        tags: [("team".to_owned(), "platform".to_owned())].into(),
+        takes: None,
+        fails: false,
+        owner: None,
+        deprecated_after: None,
+    }
+}
+
+pub(crate) fn deployment(name: &str, replicas: u32, spec: Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": spec}},
+    })
+}
+
+pub(crate) fn name() -> ClusterName {
+    ClusterName::parse(CLUSTER).unwrap()
+}
+
+pub(crate) fn pass(region: &mut SimulatedRegion, time: SignedDuration) {
+    region.run_until(region.now() + time);
+    region.take_happenings();
+}
