@@ -348,7 +348,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
     pub async fn converge(&mut self, now: Timestamp) -> Result<Converged, AgentError> {
         let (actions, unreadable) = read_actions(&self.table, &self.cluster).await?;
         self.decided = std::mem::take(&mut self.decided).read(&self.table, &self.cluster).await?;
-        let replacements = self.replacements(&actions, now).await?;
+        let replacements = Arc::new(self.replacements(&actions, now).await?);
         self.drained = actions.iter().filter(|action| drains(action)).map(|a| a.claim.to_string()).collect();
         let mut operations = 0;
         let latest = now.saturating_add(ACTIONS_EVERY).unwrap_or(Timestamp::MAX);
@@ -357,7 +357,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         for _ in 0..ROUNDS_OF_A_STEP {
             let mut view = observe_view(&*self.kube, &actions, &self.refused).await?;
             self.refused.clone_from(&view.refused);
-            let known = (actions.as_slice(), replacements.clone());
+            let known = (actions.as_slice(), &replacements);
             view.holds = observe_holds(&*self.kube, &view, known, self.own_pod.as_ref()).await?;
             let convergence = plan_convergence(&view, &actions, now);
             self.reports = convergence.reports;

@@ -88,7 +88,7 @@ pub async fn observe_view<K: Kube>(
 pub async fn observe_holds<K: Kube>(
     kube: &K,
     view: &View,
-    (actions, replacements): (&[NodeAction], BTreeMap<Uid, ReplacementStage>),
+    (actions, replacements): (&[NodeAction], &Arc<BTreeMap<Uid, ReplacementStage>>),
     own_pod: Option<&ObjectKey>,
 ) -> Result<HeldPods, KubeError> {
     let interrupted = actions.iter().filter(|action| holds(action));
@@ -100,7 +100,7 @@ pub async fn observe_holds<K: Kube>(
         .collect();
     let at_once =
         if nodes.is_empty() { BTreeSet::new() } else { leave_at_once(kube, &nodes, own_pod).await? };
-    Ok(HeldPods { replacements, at_once })
+    Ok(HeldPods { replacements: Arc::clone(replacements), at_once })
 }
 
 /// The result of an operation.

@@ -7,6 +7,7 @@
 //! or whose PodDisruptionBudget lets them go one by one only.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -16,6 +17,7 @@ use tenon_domain::id::{ClusterName, LaunchId, Uid};
 use tenon_domain::labels::{INTERRUPTION, NODEPOOL};
 use tenon_domain::launch::Launch;
 use tenon_domain::manifest::{self, ManifestObject};
+use tenon_domain::pool_annotations::interruption_order;
 use tenon_snapshot::pod::SeenPod;
 use tenon_snapshot::{
     Kind, Kube, KubeError, NodeAction, Object, ObjectKey, PodRef, ReplacementOrder, object,
@@ -51,7 +53,7 @@ pub enum ReplacementStage {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeldPods {
     /// How far the claims are that count pods, by the pods' UIDs in snapshots.
-    pub replacements: BTreeMap<Uid, ReplacementStage>,
+    pub replacements: Arc<BTreeMap<Uid, ReplacementStage>>,
     /// UIDs of pods that go at once.
     pub at_once: BTreeSet<String>,
 }
@@ -151,9 +153,7 @@ impl InterruptedNode<'_> {
             let mut annotations = object::texts(pool, "/metadata/annotations");
             annotations.find(|(key, _)| *key == INTERRUPTION).map(|(_, value)| value)
         });
-        written
-            .and_then(|word| InterruptionOrder::parse(word.trim()))
-            .unwrap_or(InterruptionOrder::ReplaceFirst)
+        interruption_order(written).unwrap_or(InterruptionOrder::ReplaceFirst)
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
     /// Until which second a pod of a drain from 0 to 120 stays.
     fn until(stage: Option<ReplacementStage>, grace: i64, now: i64) -> Option<i64> {
         let uid = pod(grace).counted_as().unwrap();
-        let replacements = stage.map(|stage| (uid, stage)).into_iter().collect();
+        let replacements = Arc::new(stage.map(|stage| (uid, stage)).into_iter().collect());
         let holds = HeldPods { replacements, at_once: BTreeSet::new() };
         let drain = Drain { pods: &[], since: at(0), deadline: Some(at(120)), holds: None };
         holds.until(&pod(grace), &drain, at(now)).map(Timestamp::as_second)

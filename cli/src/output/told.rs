@@ -17,8 +17,8 @@ const FACTS: [(&str, &str); 7] = [
     ("price", "price"),
     ("exhausted", "no capacity for"),
 ];
-/// Details that say why something was decided, told under its line.
-const REASONS: [(&str, &str); 2] = [("budget", "budget"), ("replacements", "replacements")];
+/// The detail that says what allowed a disruption, told under its line.
+const BUDGET: &str = "budget";
 /// The column of the messages.
 const WIDTH: usize = 14;
 
@@ -100,10 +100,8 @@ fn line(record: &Story, times: usize, several: bool) -> String {
     let of = if several { format!("{name}: ") } else { String::new() };
     let again = if times > 1 { format!(" ({times} times)") } else { String::new() };
     let mut text = format!("{second}  {decision:<WIDTH$}  {of}{message}{again}\n");
-    for (key, word) in REASONS {
-        if let Some(value) = details.get(key).filter(|value| !message.contains(value.as_str())) {
-            text += &format!("{:22}{:WIDTH$}  {word}: {value}\n", "", "");
-        }
+    if let Some(budget) = details.get(BUDGET) {
+        text += &format!("{:22}{:WIDTH$}  {BUDGET}: {budget}\n", "", "");
     }
     text
 }

@@ -16,7 +16,7 @@ pub(crate) fn expiry(claim: &Claim, input: &LifecycleInput) -> Option<Timestamp>
     Some(at.saturating_add(expiry_wait(claim, input)).unwrap_or(Timestamp::MAX))
 }
 
-/// How long the expired claim waits for its pool's budgets; a node without pods doesn't.
+/// How long the expired claim waits for its pool's budgets; one whose Node never took pods, or that leaves, doesn't.
 pub(crate) fn expiry_wait(claim: &Claim, input: &LifecycleInput) -> SignedDuration {
     match claim.phase() {
         ClaimPhase::Initialized | ClaimPhase::Disrupting => expiry_wait_or_default(input.pool_of(claim)),

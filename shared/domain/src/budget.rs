@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn a_schedule_follows_the_clocks_of_its_time_zone() {
         let check = |zone: &str, now: &str, allowed: u32| {
-            let zone = crate::pool_annotations::budget_time_zone(Some(zone)).unwrap();
+            let zone = crate::pool_annotations::budget_time_zone(zone).unwrap();
             let mut night = budget("1", Some(("0 2 * * *", "1h")), &[]);
             night.window = night.window.map(|window| window.in_zone(Ok(zone)));
             assert_eq!(night.allowed(100, at(now)), allowed, "{now}");
@@ -383,7 +383,7 @@ mod tests {
         check("Europe/Berlin", "2026-03-29T01:30:00Z", 1);
         check("Europe/Berlin", "2026-10-25T00:30:00Z", 1);
         check("Europe/Berlin", "2026-10-25T02:30:00Z", UNBOUNDED);
-        let unknown = crate::pool_annotations::budget_time_zone(Some("Europe/Atlantis")).unwrap_err();
+        let unknown = crate::pool_annotations::budget_time_zone("Europe/Atlantis").unwrap_err();
         assert_eq!(
             unknown.to_string(),
             "annotation `tenon.dev/budget-time-zone` is `Europe/Atlantis`; write a time zone of the IANA database such as \

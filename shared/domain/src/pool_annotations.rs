@@ -42,40 +42,48 @@ pub fn expiry_wait_or_default(pool: Option<&NodePool>) -> SignedDuration {
     pool.and_then(|pool| expiry_wait(pool).ok()).unwrap_or(EXPIRY_WAIT)
 }
 
-/// What the pool wants for the pods of interrupted nodes.
+/// What the value of the annotation wants for the pods of interrupted nodes.
 ///
 /// # Errors The annotation, if it can't be read.
-pub fn interruption_order(pool: &NodePool) -> Result<InterruptionOrder, PoolAnnotationError> {
-    let found = read(pool, INTERRUPTION, "`ReplaceFirst` or `Drain`", InterruptionOrder::parse)?;
+pub fn interruption_order(written: Option<&str>) -> Result<InterruptionOrder, PoolAnnotationError> {
+    let found = parsed(written, INTERRUPTION, "`ReplaceFirst` or `Drain`", InterruptionOrder::parse)?;
     Ok(found.unwrap_or(InterruptionOrder::ReplaceFirst))
 }
 
 /// The time zone of the pool's budgets, by its name in the IANA database. The release has the database.
 ///
 /// # Errors The annotation, if there is no such zone.
-pub fn budget_time_zone(text: Option<&str>) -> Result<TimeZone, PoolAnnotationError> {
-    let Some(text) = text else { return Ok(TimeZone::UTC) };
-    TimeZoneDatabase::bundled().get(text.trim()).map_err(|_| PoolAnnotationError {
-        key: BUDGET_TIME_ZONE,
-        value: text.to_owned(),
-        remedy: "a time zone of the IANA database such as `Europe/Berlin`",
-    })
+pub fn budget_time_zone(written: &str) -> Result<TimeZone, PoolAnnotationError> {
+    let remedy = "a time zone of the IANA database such as `Europe/Berlin`";
+    let find = |name: &str| TimeZoneDatabase::bundled().get(name).ok();
+    let found = parsed(Some(written), BUDGET_TIME_ZONE, remedy, find)?;
+    Ok(found.unwrap_or(TimeZone::UTC))
 }
 
 /// The pool's annotations that are ignored because they can't be read.
 #[must_use]
 pub fn ignored(pool: &NodePool) -> Vec<PoolAnnotationError> {
-    [expiry_wait(pool).err(), interruption_order(pool).err()].into_iter().flatten().collect()
+    let interruption = pool.meta.annotations.get(INTERRUPTION).map(String::as_str);
+    [expiry_wait(pool).err(), interruption_order(interruption).err()].into_iter().flatten().collect()
 }
 
-fn read<T>(
+/// An annotation of the pool; `None` without it.
+pub(crate) fn read<T>(
     pool: &NodePool,
     key: &'static str,
     remedy: &'static str,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, PoolAnnotationError> {
-    let Some(text) = pool.meta.annotations.get(key) else { return Ok(None) };
-    let found = parse(text.trim());
-    let error = || PoolAnnotationError { key, value: text.clone(), remedy };
-    found.map(Some).ok_or_else(error)
+    parsed(pool.meta.annotations.get(key).map(String::as_str), key, remedy, parse)
+}
+
+fn parsed<T>(
+    written: Option<&str>,
+    key: &'static str,
+    remedy: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, PoolAnnotationError> {
+    let Some(text) = written else { return Ok(None) };
+    let error = || PoolAnnotationError { key, value: text.to_owned(), remedy };
+    parse(text.trim()).map(Some).ok_or_else(error)
 }

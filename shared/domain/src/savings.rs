@@ -9,7 +9,7 @@ use crate::api::NodePool;
 use crate::labels::{MINIMUM_NODE_LIFETIME, MINIMUM_SAVINGS};
 use crate::manifest::duration::parse_plain;
 use crate::money::UsdPerHour;
-use crate::pool_annotations::PoolAnnotationError;
+use crate::pool_annotations::{PoolAnnotationError, read};
 
 /// A whole in hundredths of a percent.
 const WHOLE: u64 = 10_000;
@@ -85,23 +85,11 @@ impl ConsolidationTerms {
     /// The first annotation that can't be read. A typing error must not move pods, so none of the pool's nodes is
     /// consolidated then.
     pub fn of(pool: &NodePool) -> Result<Self, PoolAnnotationError> {
-        let mut terms = Self::default();
-        let written = |key: &str| pool.meta.annotations.get(key).map(String::as_str);
-        if let Some(text) = written(MINIMUM_SAVINGS) {
-            terms.savings = MinimumSavings::parse(text.trim()).ok_or_else(|| PoolAnnotationError {
-                key: MINIMUM_SAVINGS,
-                value: text.to_owned(),
-                remedy: "a share such as `5%`, or a price an hour such as `0.02`",
-            })?;
-        }
-        if let Some(text) = written(MINIMUM_NODE_LIFETIME) {
-            terms.lifetime = parse_plain(text.trim()).ok_or_else(|| PoolAnnotationError {
-                key: MINIMUM_NODE_LIFETIME,
-                value: text.to_owned(),
-                remedy: "hours, minutes and seconds such as `1h30m`",
-            })?;
-        }
-        Ok(terms)
+        let share = "a share such as `5%`, or a price an hour such as `0.02`";
+        let savings = read(pool, MINIMUM_SAVINGS, share, MinimumSavings::parse)?;
+        let time = "hours, minutes and seconds such as `1h30m`";
+        let lifetime = read(pool, MINIMUM_NODE_LIFETIME, time, parse_plain)?;
+        Ok(Self { savings: savings.unwrap_or_default(), lifetime: lifetime.unwrap_or_default() })
     }
 }
 

@@ -63,15 +63,7 @@ impl Case {
     }
 
     pub(crate) fn scenario(self) -> Scenario {
-        let image = ImageForm {
-            name: "node".to_owned(),
-            architecture: "x86_64".to_owned(),
-            tags: [("team".to_owned(), "platform".to_owned())].into(),
-            takes: None,
-            fails: false,
-            owner: None,
-            deprecated_after: None,
-        };
+        let image = ImageForm::tagged("node", ("team", "platform"));
         Scenario {
             title: self.title().to_owned(),
             region: "us-east-1".to_owned(),

@@ -246,15 +246,8 @@ impl Live {
 }
 
 fn image(name: &str) -> ImageForm {
-    ImageForm {
-        name: name.to_owned(),
-        architecture: "x86_64".to_owned(),
-        tags: [("team".to_owned(), "platform".to_owned())].into(),
-        takes: Some(SignedDuration::from_secs(2)),
-        fails: false,
-        owner: None,
-        deprecated_after: None,
-    }
+    let takes = Some(SignedDuration::from_secs(2));
+    ImageForm { takes, ..ImageForm::tagged(name, ("team", "platform")) }
 }
 
 pub(crate) fn summary(moment: &Moment) -> Value {

@@ -102,7 +102,7 @@ pub(super) fn read_node_pool(at: At<'_, '_>) -> Option<NodePool> {
     let mut disruption = spec.disruption.into_domain(&place.key("disruption"));
     let meta = meta?;
     if let Some(written) = meta.annotations.get(BUDGET_TIME_ZONE) {
-        let zone = budget_time_zone(Some(written)).map_err(|error| error.to_string());
+        let zone = budget_time_zone(written).map_err(|error| error.to_string());
         if let Err(error) = &zone {
             let metadata = at.place.key("metadata");
             metadata

@@ -88,13 +88,16 @@ impl<'a> BudgetLedger<'a> {
         Self { input, taken: BTreeMap::new() }
     }
 
-    /// What allows a node of the pool to go for the reason now, or why none may; without a reason, for what budgets can't name.
+    /// What allows a node of the pool to go for the reason now, or why none may; without a reason, for what budgets can't
+    /// name.
     pub(crate) fn check(
         &self,
         pool: &NodePool,
         reason: Option<DisruptionReason>,
     ) -> Result<Allowance, NotDisrupted> {
-        self.check_several(pool, reason, 1)
+        let allowance = self.check_several(pool, reason, 1)?;
+        self.check_cluster(1)?;
+        Ok(allowance)
     }
 
     /// What allows these nodes to go together as underutilised, or why they may not.
@@ -108,7 +111,6 @@ impl<'a> BudgetLedger<'a> {
             *count = count.saturating_add(u32::from(is_new(view)));
         }
         let all = of_pool.values().map(|(_, count)| *count).fold(0, u32::saturating_add);
-        self.check_cluster(all.max(1))?;
         let reason = Some(DisruptionReason::Underutilized);
         let mut tightest = Allowance { allowed: UNBOUNDED, going: 0 };
         for (pool, count) in of_pool.into_values() {
@@ -117,6 +119,7 @@ impl<'a> BudgetLedger<'a> {
                 tightest = allowance;
             }
         }
+        self.check_cluster(all.max(1))?;
         Ok(tightest)
     }
 
@@ -130,7 +133,6 @@ impl<'a> BudgetLedger<'a> {
             let reason = RefusalReason::Paused { pool: pool.name.clone() };
             return Err(NotDisrupted { reason, again: None });
         }
-        self.check_cluster(count)?;
         let mut allowance = Allowance::of(self.input, pool, reason);
         let taken = self.taken.get(&pool.name).copied().unwrap_or(0);
         allowance.going = allowance.going.saturating_add(taken);

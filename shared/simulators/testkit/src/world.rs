@@ -164,17 +164,9 @@ fn second(dice: &mut Dice) -> ClusterForm {
 
 /// An image that the class selects, and that its policy accepts if it has one.
 pub(crate) fn image(name: &str) -> ImageForm {
-    ImageForm {
-        name: name.to_owned(),
-        architecture: "x86_64".to_owned(),
-        tags: [("team", "platform"), (STAGE, APPROVED)]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
-        takes: None,
-        fails: false,
-        owner: None,
-        deprecated_after: None,
-    }
+    let mut image = ImageForm::tagged(name, ("team", "platform"));
+    image.tags.insert(STAGE.to_owned(), APPROVED.to_owned());
+    image
 }
 
 pub(crate) fn node_class(cluster: &str) -> Value {

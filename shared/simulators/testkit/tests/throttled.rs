@@ -135,15 +135,7 @@ fn world(capacity_type: &str, deployments: Vec<Value>) -> Scenario {
         },
     });
     let objects = [vec![class, pool], deployments].concat();
-    let image = ImageForm {
-        name: "node".to_owned(),
-        architecture: "x86_64".to_owned(),
-        tags: [("team".to_owned(), "platform".to_owned())].into(),
-        takes: None,
-        fails: false,
-        owner: None,
-        deprecated_after: None,
-    };
+    let image = ImageForm::tagged("node", ("team", "platform"));
     Scenario {
         title: "A throttled table".to_owned(),
         region: "us-east-1".to_owned(),

@@ -92,6 +92,22 @@ pub struct ImageForm {
     pub deprecated_after: Option<SignedDuration>,
 }
 
+impl ImageForm {
+    /// An x86 image of this account, with a tag, that is made like any other.
+    #[must_use]
+    pub fn tagged(name: &str, (key, value): (&str, &str)) -> Self {
+        Self {
+            name: name.to_owned(),
+            architecture: default_architecture(),
+            tags: [(key.to_owned(), value.to_owned())].into(),
+            takes: None,
+            fails: false,
+            owner: None,
+            deprecated_after: None,
+        }
+    }
+}
+
 fn default_architecture() -> String {
     "x86_64".to_owned()
 }

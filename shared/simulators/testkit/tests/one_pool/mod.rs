@@ -1,5 +1,4 @@
 //! A region with one cluster, one NodePool and three instance types in two zones.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -63,15 +62,7 @@ impl OnePool<'_> {
 }
 
 pub(crate) fn image(name: &str) -> ImageForm {
-    ImageForm {
-        name: name.to_owned(),
-        architecture: "x86_64".to_owned(),
-        tags: [("team".to_owned(), "platform".to_owned())].into(),
-        takes: None,
-        fails: false,
-        owner: None,
-        deprecated_after: None,
-    }
+    ImageForm::tagged(name, ("team", "platform"))
 }
 
 pub(crate) fn deployment(name: &str, replicas: u32, spec: Value) -> Value {
