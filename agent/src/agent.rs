@@ -30,6 +30,7 @@ use crate::generation::{ClusterGenerations, Memory, lease_key};
 use crate::hold::{CountingLaunches, ReplacementStage, holds};
 use crate::nominate::{WaitingByNode, waiting_pods};
 use crate::plan::plan_convergence;
+use crate::volumes::Detaching;
 
 /// How often a snapshot that doesn't change is confirmed: twice within the 90 s after which it is stale.
 pub const HEARTBEAT_EVERY: SignedDuration = SignedDuration::from_secs(40);
@@ -55,6 +56,7 @@ pub struct Agent<K, T, B> {
     encoder: Encoder,
     written: Option<LastWritten>,
     refused: RefusedEvictions,
+    detaching: Detaching,
     reports: Vec<ActionReport>,
     unheard: Option<Ring>,
     held: BTreeSet<ChunkKind>,
@@ -153,6 +155,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             encoder: Encoder::default(),
             written: None,
             refused: RefusedEvictions::default(),
+            detaching: Detaching::default(),
             reports: Vec::new(),
             unheard: None,
             held: BTreeSet::new(),
@@ -357,6 +360,8 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         for _ in 0..ROUNDS_OF_A_STEP {
             let mut view = observe_view(&*self.kube, &actions, &self.refused).await?;
             self.refused.clone_from(&view.refused);
+            self.detaching.observe(view.waits_for_volumes(&actions, now), now);
+            view.detaching.clone_from(&self.detaching);
             let known = (actions.as_slice(), &replacements);
             view.holds = observe_holds(&*self.kube, &view, known, self.own_pod.as_ref()).await?;
             let convergence = plan_convergence(&view, &actions, now);

@@ -17,8 +17,9 @@ use tenon_table::{Consistency, Query, SkRange, Table, TableError, query_all};
 
 use crate::deleted::{Owners, find_deleted};
 use crate::drain::{PodOp, RefusedEvictions};
-use crate::hold::{HeldPods, InterruptedNode, ReplacementStage, holds, leave_at_once};
+use crate::hold::{HeldPods, InterruptedNode, ReplacementStage, budgets, holds, leave_at_once};
 use crate::plan::{Op, View, find_node};
+use crate::volumes::Attachments;
 
 /// The actions of a cluster, by claim, and the unreadable ones.
 ///
@@ -68,6 +69,7 @@ pub async fn observe_view<K: Kube>(
         if actions.iter().any(registers) { kube.list(Kind::DaemonSet).await? } else { Vec::new() };
     let mut pods: BTreeMap<String, Vec<PodRef>> = BTreeMap::new();
     let mut refused = refused.clone();
+    let mut attachments = Attachments::default();
     if actions.iter().any(|action| action.kind == ActionKind::Drain) {
         let all = kube.pods().await?;
         let uids: BTreeSet<&str> = all.iter().map(|pod| pod.uid.as_str()).collect();
@@ -77,9 +79,12 @@ pub async fn observe_view<K: Kube>(
                 pods.entry(node.clone()).or_default().push(Arc::clone(pod));
             }
         }
+        attachments = Attachments::observe(kube).await?;
     }
-    let holds = HeldPods::default();
-    Ok(View { nodes, claims: owners.claims, deleted, daemon_sets, pods, refused, holds })
+    let budgets = if refused.is_stuck() { budgets(kube).await? } else { Vec::new() };
+    let claims = owners.claims;
+    let rest = View::default();
+    Ok(View { nodes, claims, deleted, daemon_sets, pods, refused, budgets, attachments, ..rest })
 }
 
 /// Which pods of interrupted Nodes stay for now.

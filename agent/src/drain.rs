@@ -9,10 +9,13 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use tenon_domain::api::workload::PodDisruptionBudget;
+use tenon_domain::drain_block::{DETACHED_WITHIN, DrainBlock};
 use tenon_snapshot::ObjectKey;
 use tenon_snapshot::pod::{Criticality, PodDisruption, PodLife, PodRef, PodRunner, SeenPod};
 
 use crate::hold::HeldPods;
+use crate::obstacles;
 
 /// The shortest drain: it catches pods that were bound while the taint spread.
 pub const SHORTEST: SignedDuration = SignedDuration::from_secs(5);
@@ -22,6 +25,10 @@ pub const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(1);
 pub const FIRST_RETRY: SignedDuration = SignedDuration::from_millis(100);
 /// The longest wait.
 pub const LAST_RETRY: SignedDuration = SignedDuration::from_secs(10);
+/// Volumes are detached after this time, if nothing is in the way.
+const DETACHED_SOON: SignedDuration = SignedDuration::from_mins(1);
+/// So many refusals in a row, half a minute or more, are an obstacle.
+const REFUSED_OFTEN: u32 = 10;
 /// How often a waiting drain is checked.
 pub const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 
@@ -71,7 +78,7 @@ impl RefusedEvictions {
             FIRST_RETRY.checked_mul(1_i32.checked_shl(attempts).unwrap_or(i32::MAX)).unwrap_or(LAST_RETRY);
         let at = now.saturating_add(wait.min(LAST_RETRY)).unwrap_or(Timestamp::MAX);
         // From the seventh doubling on, the longest wait applies.
-        self.0.insert(uid.to_owned(), ((attempts + 1).min(10), at));
+        self.0.insert(uid.to_owned(), ((attempts + 1).min(REFUSED_OFTEN), at));
     }
 
     /// Forgets a pod that is deleted, or being deleted.
@@ -82,6 +89,16 @@ impl RefusedEvictions {
     /// Keeps only these pods.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.0.retain(|uid, _| keep(uid));
+    }
+
+    /// Whether the pod has been refused for half a minute.
+    pub(crate) fn stays_refused(&self, uid: &str) -> bool {
+        self.0.get(uid).is_some_and(|(attempts, _)| *attempts == REFUSED_OFTEN)
+    }
+
+    /// Whether any pod has been.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.0.keys().any(|uid| self.stays_refused(uid))
     }
 
     fn until(&self, uid: &str) -> Option<Timestamp> {
@@ -100,6 +117,19 @@ pub struct Drain<'a> {
     pub deadline: Option<Timestamp>,
     /// What decides which pods stay until their replacements are ready; none stay without it.
     pub holds: Option<&'a HeldPods>,
+    /// The PodDisruptionBudgets that may be in the way.
+    pub budgets: &'a [PodDisruptionBudget],
+    /// Its volumes.
+    pub volumes: DrainVolumes<'a>,
+}
+
+/// The volumes that a drain waits for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DrainVolumes<'a> {
+    /// Those that are attached.
+    pub attached: &'a [String],
+    /// Since when the drain waits for nothing else.
+    pub since: Option<Timestamp>,
 }
 
 /// The operations of a drain now.
@@ -109,6 +139,8 @@ pub struct DrainPlan {
     pub ops: Vec<PodOp>,
     /// The number of pods that the drain waits for.
     pub pods_left: u32,
+    /// What it can't get past by itself.
+    pub blocks: Vec<DrainBlock>,
     /// When to look again; `None` if the drain is done.
     pub next: Option<Timestamp>,
 }
@@ -145,14 +177,31 @@ pub fn plan_drain(drain: &Drain<'_>, refused: &RefusedEvictions, now: Timestamp)
         }
     }
     let pods_left = u32::try_from(waited.len()).unwrap_or(u32::MAX);
-    let earliest = drain.since.saturating_add(SHORTEST).unwrap_or(Timestamp::MAX);
-    let next = if waited.is_empty() {
-        (earliest > now).then_some(earliest)
-    } else {
+    let (kept, waiting): (Vec<&PodRef>, _) = waited.into_iter().partition(|pod| is_kept(pod, now));
+    let mut blocks = obstacles::of_pods(&kept, &waiting, refused, drain.budgets);
+    let next = if pods_left > 0 {
         next.push(now.saturating_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
         next.into_iter().filter(|at| *at > now).min()
+    } else {
+        let earliest = drain.since.saturating_add(SHORTEST).unwrap_or(Timestamp::MAX);
+        let detached = detached_by(drain, now);
+        let since = drain.volumes.since.filter(|since| now.duration_since(*since) >= DETACHED_SOON);
+        blocks.extend(detached.zip(since).and_then(|_| obstacles::of_volumes(drain.volumes.attached)));
+        [Some(earliest).filter(|at| *at > now), detached].into_iter().flatten().min()
     };
-    DrainPlan { ops, pods_left, next }
+    DrainPlan { ops, pods_left, blocks, next }
+}
+
+/// When to look again at the volumes of a Node without pods to wait for; `None` once it waits for none.
+fn detached_by(drain: &Drain<'_>, now: Timestamp) -> Option<Timestamp> {
+    let DrainVolumes { attached, since } = drain.volumes;
+    if attached.is_empty() {
+        return None;
+    }
+    let longest = since.unwrap_or(now).saturating_add(DETACHED_WITHIN).unwrap_or(Timestamp::MAX);
+    let end = drain.deadline.map_or(longest, |deadline| deadline.min(longest));
+    let soon = now.saturating_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX);
+    (end > now).then(|| soon.min(end))
 }
 
 /// Whether a drain isn't over while the pod is there.
@@ -204,6 +253,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
     use std::sync::Arc;
+    use tenon_domain::drain_block::DrainObstacle;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -227,9 +277,13 @@ mod tests {
         }
     }
 
+    fn drain_of(pods: &[PodRef], deadline: Option<i64>) -> Drain<'_> {
+        let volumes = DrainVolumes::default();
+        Drain { pods, since: at(0), deadline: deadline.map(at), holds: None, budgets: &[], volumes }
+    }
+
     fn check(pods: &[PodRef], (deadline, now): (Option<i64>, i64), expected: &[&str]) -> DrainPlan {
-        let drain = Drain { pods, since: at(0), deadline: deadline.map(at), holds: None };
-        let plan = plan_drain(&drain, &RefusedEvictions::default(), at(now));
+        let plan = plan_drain(&drain_of(pods, deadline), &RefusedEvictions::default(), at(now));
         let found: Vec<String> = plan
             .ops
             .iter()
@@ -268,12 +322,8 @@ mod tests {
     fn some_pods_are_not_waited_for() {
         let check = |patch: Value, expected: u32| {
             assert_eq!(
-                super::plan_drain(
-                    &Drain { pods: &[pod("a", patch)], since: at(0), deadline: None, holds: None },
-                    &RefusedEvictions::default(),
-                    at(100)
-                )
-                .pods_left,
+                plan_drain(&drain_of(&[pod("a", patch)], None), &RefusedEvictions::default(), at(100))
+                    .pods_left,
                 expected
             );
         };
@@ -331,8 +381,52 @@ mod tests {
         }
         assert_eq!(waits, [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
         let pods = [pod("a", json!({}))];
-        let plan =
-            plan_drain(&Drain { pods: &pods, since: at(0), deadline: None, holds: None }, &refused, at(1));
+        let plan = plan_drain(&drain_of(&pods, None), &refused, at(1));
         assert_eq!((plan.ops.len(), plan.pods_left, plan.next), (0, 1, Some(at(2))));
+    }
+
+    #[test]
+    fn a_drain_waits_for_volumes_after_its_last_pod_and_not_for_ever() {
+        let check =
+            |(deadline, since): (Option<i64>, Option<i64>), now: i64, expected: (Option<i64>, usize)| {
+                let attached = ["pv-1".to_owned()];
+                let volumes = DrainVolumes { attached: &attached, since: since.map(at) };
+                let drain = Drain { volumes, ..drain_of(&[], deadline) };
+                let plan = plan_drain(&drain, &RefusedEvictions::default(), at(now));
+                assert_eq!((plan.next, plan.blocks.len()), (expected.0.map(at), expected.1));
+            };
+        check((None, None), 20, (Some(21), 0));
+        check((None, Some(20)), 79, (Some(80), 0));
+        check((None, Some(20)), 80, (Some(81), 1));
+        check((None, Some(20)), 619, (Some(620), 1));
+        check((None, Some(20)), 620, (None, 0));
+        check((Some(60), Some(20)), 59, (Some(60), 0));
+        check((Some(60), Some(20)), 60, (None, 0));
+        let drain = Drain {
+            volumes: DrainVolumes { attached: &["pv-1".to_owned()], since: None },
+            ..drain_of(&[], None)
+        };
+        assert_eq!(plan_drain(&drain, &RefusedEvictions::default(), at(2)).next, Some(at(3)));
+    }
+
+    #[test]
+    fn a_pod_that_is_refused_for_half_a_minute_or_kept_is_an_obstacle() {
+        let mut refused = RefusedEvictions::default();
+        let annotated = json!({"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}});
+        let pods = [pod("b", json!({})), pod("a", json!({})), pod("k", annotated)];
+        let blocks = |refused: &RefusedEvictions| -> Vec<(DrainObstacle, String, u32)> {
+            let plan = plan_drain(&drain_of(&pods, None), refused, at(60));
+            plan.blocks.into_iter().map(|block| (block.by, block.first, block.count)).collect()
+        };
+        let kept = (DrainObstacle::DoNotDisrupt, "a/k".to_owned(), 1);
+        for uid in ["a", "b"] {
+            for _ in 0..9 {
+                refused.observe_refusal(uid, at(0));
+            }
+        }
+        assert_eq!(blocks(&refused), std::slice::from_ref(&kept));
+        ["a", "b"].iter().for_each(|uid| refused.observe_refusal(uid, at(0)));
+        let guarded = (DrainObstacle::PodDisruptionBudget, "a/a".to_owned(), 2);
+        assert_eq!(blocks(&refused), [guarded, kept]);
     }
 }

@@ -27,6 +27,7 @@ use tenon_table::{Key, Table, TableError};
 
 use crate::decided::{Decided, read_items};
 use crate::drain::Drain;
+use crate::volumes::claims;
 
 /// How long a pod stays without a claim that counts it: `provisioner` plans within this time. Then other nodes have room
 /// for it, or none has.
@@ -166,14 +167,13 @@ pub(crate) async fn leave_at_once<K: Kube>(
     own_pod: Option<&ObjectKey>,
 ) -> Result<BTreeSet<String>, KubeError> {
     let pools = kube.list(Kind::NodePool).await?;
-    let claims = kube.list(Kind::PersistentVolumeClaim).await?;
-    let shared: BTreeSet<(&str, &str)> = claims
+    let volume_claims = kube.list(Kind::PersistentVolumeClaim).await?;
+    let shared: BTreeSet<(&str, &str)> = volume_claims
         .iter()
         .filter(|claim| is_shared(claim))
         .map(|claim| (object::namespace(claim), object::name(claim)))
         .collect();
-    let budgets = kube.list(Kind::PodDisruptionBudget).await?;
-    let budgets: Vec<PodDisruptionBudget> = budgets.iter().filter_map(|object| budget(object)).collect();
+    let budgets = budgets(kube).await?;
     let mut found = BTreeSet::new();
     for interrupted in nodes {
         let pods = interrupted.pods;
@@ -185,7 +185,7 @@ pub(crate) async fn leave_at_once<K: Kube>(
             }
         }
         let alone = |pod: &&PodRef| {
-            let volumes = volumes(pod);
+            let volumes = claims(pod);
             let bound = |name: &String| !shared.contains(&(pod.key.namespace.as_str(), name.as_str()));
             volumes.iter().any(bound) || own_pod == Some(&pod.key)
         };
@@ -206,18 +206,8 @@ fn is_shared(claim: &Value) -> bool {
     modes.into_iter().any(|mode| matches!(mode, "ReadWriteMany" | "ReadOnlyMany"))
 }
 
-/// The names of the pod's PersistentVolumeClaims.
-fn volumes(pod: &SeenPod) -> Vec<String> {
-    let shape = shape(pod);
-    let claim = |volume: &Value| {
-        let named = object::text(volume, "/persistentVolumeClaim/claimName").map(str::to_owned);
-        let own = || volume.get("ephemeral").and_then(|_| object::text(volume, "/name"));
-        named.or_else(|| own().map(|name| format!("{}-{name}", pod.key.name)))
-    };
-    object::list(&shape, "/spec/volumes").iter().filter_map(claim).collect()
-}
-
-fn covers(budget: &PodDisruptionBudget, pod: &SeenPod) -> bool {
+/// Whether the budget selects the pod.
+pub(crate) fn covers(budget: &PodDisruptionBudget, pod: &SeenPod) -> bool {
     let labels = || {
         let shape = shape(pod);
         let labels = object::texts(&shape, "/metadata/labels");
@@ -231,17 +221,21 @@ fn shape(pod: &SeenPod) -> Value {
     serde_json::from_str(pod.shape().text()).unwrap_or_default()
 }
 
-/// A budget that can't be read is the API server's to enforce.
-fn budget(object: &Value) -> Option<PodDisruptionBudget> {
-    match manifest::read_stored(object) {
+/// The cluster's PodDisruptionBudgets. One that can't be read is the API server's to enforce.
+///
+/// # Errors [`KubeError`]: try again at the next step.
+pub(crate) async fn budgets<K: Kube>(kube: &K) -> Result<Vec<PodDisruptionBudget>, KubeError> {
+    let read = |object: &Object| match manifest::read_stored(object) {
         Ok(ManifestObject::PodDisruptionBudget(budget)) => Some(*budget),
         Ok(_) | Err(_) => None,
-    }
+    };
+    Ok(kube.list(Kind::PodDisruptionBudget).await?.iter().filter_map(read).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drain::DrainVolumes;
     use serde_json::json;
 
     fn at(second: i64) -> Timestamp {
@@ -259,7 +253,9 @@ mod tests {
         let uid = pod(grace).counted_as().unwrap();
         let replacements = Arc::new(stage.map(|stage| (uid, stage)).into_iter().collect());
         let holds = HeldPods { replacements, at_once: BTreeSet::new() };
-        let drain = Drain { pods: &[], since: at(0), deadline: Some(at(120)), holds: None };
+        let volumes = DrainVolumes::default();
+        let drain =
+            Drain { pods: &[], since: at(0), deadline: Some(at(120)), holds: None, budgets: &[], volumes };
         holds.until(&pod(grace), &drain, at(now)).map(Timestamp::as_second)
     }
 

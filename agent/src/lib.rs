@@ -20,8 +20,10 @@ mod freed;
 pub mod generation;
 pub mod hold;
 mod nominate;
+mod obstacles;
 pub mod pace;
 pub mod plan;
+pub mod volumes;
 pub mod window;
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use tenon_domain::api::workload::PodDisruptionBudget;
 use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
 use tenon_domain::snapshot::{ActionProgress, ActionReport};
@@ -14,8 +15,9 @@ use tenon_domain::taint::{DISRUPTED, NOT_READY, OPENING, Taint, TaintEffect, UNR
 use tenon_snapshot::object::{self, Kind, Object, text};
 use tenon_snapshot::{ActionKind, NodeAction, PodRef};
 
-use crate::drain::{Drain, PodOp, RefusedEvictions, plan_drain};
+use crate::drain::{Drain, DrainVolumes, PodOp, RefusedEvictions, is_waited_for, plan_drain};
 use crate::hold::{HeldPods, holds};
+use crate::volumes::{Attachments, Detaching};
 
 /// The value of [`labels::EXCLUDE_FROM_LOAD_BALANCERS`] on a Node that is drained.
 const EXCLUDED_BY: &str = "karpenter";
@@ -39,6 +41,31 @@ pub struct View {
     pub refused: RefusedEvictions,
     /// Which pods of interrupted Nodes stay for now.
     pub holds: HeldPods,
+    /// PodDisruptionBudgets, if one is in the way.
+    pub budgets: Vec<PodDisruptionBudget>,
+    /// Attached volumes.
+    pub attachments: Attachments,
+    /// Since when Nodes wait for nothing but their volumes.
+    pub detaching: Detaching,
+}
+
+impl View {
+    fn pods_on(&self, node: &str) -> &[PodRef] {
+        self.pods.get(node).map_or(&[][..], Vec::as_slice)
+    }
+
+    /// The drained Nodes that no pod is waited for on, and that have volumes.
+    pub(crate) fn waits_for_volumes(&self, actions: &[NodeAction], now: Timestamp) -> BTreeSet<String> {
+        let drained = actions.iter().filter(|action| action.kind == ActionKind::Drain);
+        let names = drained.filter_map(|action| Some(object::name(find_node(self, action)?).to_owned()));
+        names
+            .filter(|node| {
+                let pods = self.pods_on(node);
+                !pods.iter().any(|pod| is_waited_for(pod, now))
+                    && !self.attachments.of_drain(node, pods, now).is_empty()
+            })
+            .collect()
+    }
 }
 
 /// One operation.
@@ -157,7 +184,7 @@ fn plan_action(
     now: Timestamp,
     ops: &mut Vec<Op>,
 ) -> (ActionProgress, Option<Timestamp>) {
-    let working = |pods_left| ActionProgress::Working { pods_left };
+    let working = ActionProgress::working;
     let Some(node) = find_node(view, action) else { return (progress_without_node(action.kind), None) };
     let name = object::name(node).to_owned();
     let patch = plan_patch(node, action, view);
@@ -181,9 +208,16 @@ fn plan_action(
         // The Node disappears once no finalizer holds it.
         ActionKind::Finalize => (working(0), None),
         ActionKind::Drain => {
-            let pods = view.pods.get(&name).map_or(&[][..], Vec::as_slice);
-            let holds = holds(action).then_some(&view.holds);
-            let drain = Drain { pods, since: deleted_at.unwrap_or(now), deadline: action.deadline, holds };
+            let pods = view.pods_on(&name);
+            let attached = view.attachments.of_drain(&name, pods, now);
+            let drain = Drain {
+                pods,
+                since: deleted_at.unwrap_or(now),
+                deadline: action.deadline,
+                holds: holds(action).then_some(&view.holds),
+                budgets: &view.budgets,
+                volumes: DrainVolumes { attached: &attached, since: view.detaching.since(&name) },
+            };
             let plan = plan_drain(&drain, &view.refused, now);
             // Until the taint is on it, the scheduler may still send pods.
             if patched {
@@ -191,7 +225,10 @@ fn plan_action(
             }
             match plan.next {
                 None if patched => (ActionProgress::Done, None),
-                next => (working(plan.pods_left), next.or(Some(now))),
+                next => {
+                    let (pods_left, blocks) = (plan.pods_left, plan.blocks);
+                    (ActionProgress::Working { pods_left, blocks }, next.or(Some(now)))
+                }
             }
         }
     }
@@ -200,9 +237,7 @@ fn plan_action(
 /// A missing Node can't be drained or held; it may still join and be registered.
 const fn progress_without_node(kind: ActionKind) -> ActionProgress {
     match kind {
-        ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => {
-            ActionProgress::Working { pods_left: 0 }
-        }
+        ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => ActionProgress::working(0),
         ActionKind::Drain | ActionKind::Finalize => ActionProgress::Done,
     }
 }

@@ -134,7 +134,12 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
         let name = claim.name.as_str();
         let pool = shown.pools.iter().find(|pool| object::name(pool) == claim.pool.as_str());
         match (objects.get(name), actions.get(name)) {
-            (Some(object), _) => plan_claim(claim, object, &nodes, &mut faces, now),
+            (Some(object), _) => {
+                let node = nodes.of(claim);
+                let status = Some(node_claim::status(claim, object, node, now));
+                let status = with_told(status, decided, SubjectKind::Claim, object);
+                plan_claim(claim, object, (node, status.unwrap_or_default()), &mut faces);
+            }
             // Its labels are the action's, which comes right after its launch.
             (None, Some(action)) if claim.phase().has_instance() => {
                 let made = node_claim::object(claim, action, pool.map(|pool| &**pool));
@@ -172,13 +177,7 @@ fn with_told(status: Option<Value>, decided: &Decided, kind: SubjectKind, object
     Some(status)
 }
 
-fn plan_claim(
-    claim: &Claim,
-    object: &Object,
-    nodes: &NodesByProvider<'_>,
-    faces: &mut Faces,
-    now: Timestamp,
-) {
+fn plan_claim(claim: &Claim, object: &Object, (node, status): (Option<&Value>, Value), faces: &mut Faces) {
     if !is_ours(object) {
         return;
     }
@@ -191,8 +190,6 @@ fn plan_claim(
         | ClaimPhase::Draining
         | ClaimPhase::Drained
         | ClaimPhase::Terminating => {
-            let node = nodes.of(claim);
-            let status = node_claim::status(claim, object, node, now);
             faces.notes.extend(notes::transitions(claim, object, &status));
             faces.ops.extend(changed_status(object, status));
             if claim.state.removal().is_some() && object::deleted_at(object).is_none() {

@@ -195,10 +195,12 @@ fn marks(claim: &Claim) -> Vec<ToldCondition> {
         ClaimState::Drained { reason, .. } => {
             marks.push(told("DisruptionReason", "True", reason.as_str(), ""));
             marks.push(told("Drained", "True", "Drained", ""));
+            marks.push(told("VolumesDetached", "True", "VolumesDetached", ""));
         }
         ClaimState::Terminating { reason, .. } => {
             marks.push(told("DisruptionReason", "True", reason.as_str(), ""));
             marks.push(told("Drained", "True", "Drained", ""));
+            marks.push(told("VolumesDetached", "True", "VolumesDetached", ""));
             marks.push(told("InstanceTerminating", "True", "InstanceTerminating", ""));
         }
         ClaimState::Planned

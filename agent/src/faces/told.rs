@@ -1,4 +1,4 @@
-//! The functions' findings in Kubernetes: conditions of NodePools and EC2NodeClasses, and Events.
+//! The functions' findings in Kubernetes: conditions of NodePools, EC2NodeClasses and NodeClaims, and Events.
 //!
 //! Decides the conditions' types, and which findings are Events. It doesn't decide when a finding is told again,
 //! nor which Events were sent ([`super::news`]).
@@ -18,11 +18,12 @@ use super::news::News;
 /// A condition's type and status.
 type Face = (&'static str, &'static str);
 
-/// The conditions of a finding on its NodePool or EC2NodeClass.
+/// The conditions of a finding on its object.
 const fn faces(shown: Shown) -> &'static [Face] {
     match shown {
         Shown::Event => &[],
         Shown::LaunchRefused => &[("tenon.dev/LaunchRefused", "True")],
+        Shown::DrainBlocked => &[("Drained", "Unknown")],
         Shown::Waiting => &[("tenon.dev/Waiting", "True")],
         Shown::Invalid => &[("ValidationSucceeded", "False"), ("Ready", "False")],
     }

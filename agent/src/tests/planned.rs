@@ -214,5 +214,5 @@ fn a_node_without_the_taint_is_not_drained_yet() {
         assert_eq!(patches(&planned).len(), usize::from(next.is_some()), "{taints:?}");
     };
     check(&[("karpenter.sh/disrupted", "NoSchedule")], ActionProgress::Done, None);
-    check(&[], ActionProgress::Working { pods_left: 0 }, Some(100));
+    check(&[], ActionProgress::working(0), Some(100));
 }

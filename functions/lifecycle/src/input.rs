@@ -18,7 +18,7 @@ use tenon_domain::launch::Launch;
 use tenon_domain::launch_verdict::ClassVerdicts;
 use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::pool_status::PoolStatus;
-use tenon_domain::snapshot::{ActionProgress, Snapshot};
+use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot};
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::port::{Instance, InstanceState};
 use tenon_snapshot::NodeAction;
@@ -186,16 +186,13 @@ impl LifecycleInput {
         }
     }
 
-    /// Whether the agent reports the claim's action as done.
+    /// How far the agent reports the action to be.
     #[must_use]
-    pub fn is_done(&self, action: &NodeAction) -> bool {
-        self.snapshot.as_deref().is_ok_and(|snapshot| {
-            snapshot.reports.iter().any(|report| {
-                report.claim == action.claim.as_str()
-                    && report.number == action.number
-                    && report.progress == ActionProgress::Done
-            })
-        })
+    pub fn progress_of(&self, action: &NodeAction) -> Option<&ActionProgress> {
+        let reports = &self.snapshot.as_deref().ok()?.reports;
+        let of_action =
+            |report: &&ActionReport| report.claim == action.claim.as_str() && report.number == action.number;
+        Some(&reports.iter().find(of_action)?.progress)
     }
 
     /// The id of an instance's zone, from the subnets of its class.

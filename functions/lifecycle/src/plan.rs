@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, InstanceId, LaunchId};
-use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::journal::{Decision, JournalRecord};
 use tenon_domain::launch::Launch;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::report::{Finding, Report};
@@ -24,7 +24,7 @@ use crate::audit::{AuditPlan, audit};
 use crate::boots::BootLesson;
 use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::learn::Lesson;
-use crate::step::{ClaimNext, Halted, next};
+use crate::step::{ClaimNext, Halted, next, subject};
 use crate::templates::{self, TemplatePlan};
 use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, boots, learn, node, pools};
 
@@ -33,7 +33,7 @@ pub const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
 /// How long a launch is kept after the end of its last claim: an instance of it may still appear.
 pub const LAUNCH_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// How long until the next look at a wait or a refusal.
-const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
+pub(crate) const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 /// The most steps of a claim in one pass: registered, initialised, draining, drained, terminating.
 const STEPS_MOST: usize = 5;
 
@@ -206,9 +206,8 @@ fn plan_claim(
             | ClaimNext::At(_)
             | ClaimNext::AskEc2(_)
             | ClaimNext::Wait(_)
-            | ClaimNext::Refuse(_)
-            | ClaimNext::NotInitialized { .. }) => {
-                note(&step.after, other, input.now, plan, report);
+            | ClaimNext::Tell { .. }) => {
+                note(other, plan, report);
                 break;
             }
         };
@@ -220,7 +219,7 @@ fn plan_claim(
             }
             Err(impossible) => {
                 report.tell(Finding::refused(
-                    of(claim),
+                    subject(claim),
                     "ImpossibleStep",
                     "not changing {}",
                     impossible.to_string(),
@@ -244,7 +243,7 @@ fn is_unseen(claim: &Claim, held: &LaunchedInstance, input: &LifecycleInput) -> 
 }
 
 /// Notes why a claim doesn't step, and when to look again; reports it if a person must know.
-fn note(claim: &Claim, next: ClaimNext, now: Timestamp, plan: &mut LifecyclePlan, report: &mut Report) {
+fn note(next: ClaimNext, plan: &mut LifecyclePlan, report: &mut Report) {
     match next {
         ClaimNext::Stay | ClaimNext::Step(_) => {}
         ClaimNext::At(at) => plan.look_at(at),
@@ -253,21 +252,13 @@ fn note(claim: &Claim, next: ClaimNext, now: Timestamp, plan: &mut LifecyclePlan
             plan.look_at(at);
         }
         ClaimNext::Wait(waiting) => report.wait(&waiting),
-        ClaimNext::Refuse(refused) => {
-            report.tell(Finding::refused(of(claim), refused.reason, refused.sentence, refused.why));
-            plan.look_at(after(now, LOOK_AGAIN));
-        }
-        ClaimNext::NotInitialized { why, again } => {
-            report.tell(Finding::refused(of(claim), "NotInitialized", "{} isn't initialised yet", why));
+        ClaimNext::Tell { finding, again } => {
+            report.tell(*finding);
             if let Some(again) = again {
                 plan.look_at(again);
             }
         }
     }
-}
-
-fn of(claim: &Claim) -> Subject {
-    Subject { kind: SubjectKind::Claim, name: claim.name.to_string() }
 }
 
 /// Terminates the instance, repeatedly until EC2 confirms it: the call is idempotent.
@@ -296,7 +287,7 @@ fn execute_termination(claim: &Claim, input: &LifecycleInput, plan: &mut Lifecyc
 }
 
 fn record(claim: &Claim, decision: Decision, message: String, input: &LifecycleInput) -> JournalRecord {
-    let mut record = JournalRecord::new(of(claim), input.now, NAME, decision, message);
+    let mut record = JournalRecord::new(subject(claim), input.now, NAME, decision, message);
     if let Some(instance) = claim.state.instance() {
         record = record
             .detail("instance", &instance.id)

@@ -10,16 +10,19 @@
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, RemovalReason};
-use tenon_domain::evidence::{HEARTBEAT_EVERY, Waiting};
+use tenon_domain::evidence::Waiting;
 use tenon_domain::id::NodeName;
-use tenon_domain::journal::Decision;
+use tenon_domain::journal::{Decision, Subject, SubjectKind};
 use tenon_domain::launch::EC2_CONSISTENCY;
+use tenon_domain::report::Finding;
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::port::InstanceState;
 
 use crate::boots::failed_launch;
+use crate::draining::{DrainIntent, deadline, drain, draining, drains};
 use crate::expiry::{expiry, expiry_wait};
 use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
+use crate::plan::LOOK_AGAIN;
 use crate::{TERMINATION_POLL, node};
 
 /// How long after its launch a Node must have joined. Source: kubernetes-sigs/karpenter
@@ -45,17 +48,6 @@ pub struct LifecycleStep {
     pub message: String,
 }
 
-/// A refusal that needs a person.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LifecycleRefusal {
-    /// A CamelCase reason.
-    pub reason: &'static str,
-    /// The refused action on `{}`, the claim.
-    pub sentence: &'static str,
-    /// The reason, and the remedy.
-    pub why: String,
-}
-
 /// The result of a look at a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimNext {
@@ -67,12 +59,10 @@ pub enum ClaimNext {
     AskEc2(Timestamp),
     /// It stays because evidence is missing.
     Wait(Waiting),
-    /// It stays; the obstacle needs a person.
-    Refuse(LifecycleRefusal),
-    /// It has been registered without initialisation for so long that the reason is reported.
-    NotInitialized {
-        /// What it lacks.
-        why: String,
+    /// It stays, and a person is told why.
+    Tell {
+        /// Why.
+        finding: Box<Finding>,
         /// The time of the next look, even without a change.
         again: Option<Timestamp>,
     },
@@ -81,9 +71,20 @@ pub enum ClaimNext {
 }
 
 impl ClaimNext {
-    fn step(step: LifecycleStep) -> Self {
+    pub(crate) fn step(step: LifecycleStep) -> Self {
         Self::Step(Box::new(step))
     }
+
+    /// A person has to act: the next look is soon.
+    fn refuse(claim: &Claim, reason: &str, (sentence, why): (&str, String), now: Timestamp) -> Self {
+        let finding = Box::new(Finding::refused(subject(claim), reason, sentence, why));
+        Self::Tell { finding, again: now.saturating_add(LOOK_AGAIN).ok() }
+    }
+}
+
+/// The claim, as what is told of it names it.
+pub(crate) fn subject(claim: &Claim) -> Subject {
+    Subject { kind: SubjectKind::Claim, name: claim.name.to_string() }
 }
 
 /// The claim's next step. During a halt, or before EC2's answer in this pass, nothing is terminated: the answer
@@ -158,8 +159,8 @@ fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &L
     if let NodeSeen::Several = seen {
         let why =
             format!("several Nodes have the providerID of instance `{}`; delete the wrong ones", instance.id);
-        let (reason, sentence) = ("SeveralNodes", "not registering a Node for {}");
-        return ClaimNext::Refuse(LifecycleRefusal { reason, sentence, why });
+        let told = ("not registering a Node for {}", why);
+        return ClaimNext::refuse(claim, "SeveralNodes", told, input.now);
     }
     if let Some(found) = seen.node() {
         if node::is_registered(found) {
@@ -181,7 +182,7 @@ fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &L
         );
         return ClaimNext::step(terminating(instance, None, RemovalReason::Deleted, input.now, message));
     }
-    let next = registration_timeout(instance, at, seen, input);
+    let next = registration_timeout(claim, instance, seen, input);
     if matches!(next, ClaimNext::At(_)) && input.awaits_partition(claim, instance) {
         return ClaimNext::AskEc2(poll(input));
     }
@@ -189,11 +190,12 @@ fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &L
 }
 
 fn registration_timeout(
+    claim: &Claim,
     instance: &LaunchedInstance,
-    at: Timestamp,
     seen: NodeSeen<'_>,
     input: &LifecycleInput,
 ) -> ClaimNext {
+    let at = claim.state.since().unwrap_or(claim.created_at);
     let timeout = at.saturating_add(REGISTRATION_TIMEOUT).unwrap_or(at);
     if input.now < timeout {
         return ClaimNext::At(timeout);
@@ -212,8 +214,8 @@ fn registration_timeout(
                 "Node `{}` is Ready, but the agent hasn't registered it; check the agent's log",
                 node.name
             );
-            let (reason, sentence) = ("NotRegistered", "not terminating {} after its registration timeout");
-            ClaimNext::Refuse(LifecycleRefusal { reason, sentence, why })
+            let told = ("not terminating {} after its registration timeout", why);
+            ClaimNext::refuse(claim, "NotRegistered", told, input.now)
         }
         (NodeSeen::Present(_) | NodeSeen::Absent, _) => step(),
         // An agent that never reported can't show a Node: the first node of a cluster that starts from zero fails.
@@ -235,8 +237,7 @@ fn registered(
         | ClaimNext::At(_)
         | ClaimNext::AskEc2(_)
         | ClaimNext::Wait(_)
-        | ClaimNext::Refuse(_)
-        | ClaimNext::NotInitialized { .. } => {}
+        | ClaimNext::Tell { .. } => {}
     }
     let since = claim.state.since().unwrap_or(claim.created_at);
     match input.node_of(instance, since) {
@@ -260,7 +261,9 @@ fn registered(
                 if input.now < told_at {
                     return ClaimNext::At(again.min(told_at));
                 }
-                ClaimNext::NotInitialized { why, again: Some(again) }
+                let (reason, sentence) = ("NotInitialized", "{} isn't initialised yet");
+                let finding = Box::new(Finding::refused(subject(claim), reason, sentence, why));
+                ClaimNext::Tell { finding, again: Some(again) }
             }
         },
         NodeSeen::Unknown | NodeSeen::Absent | NodeSeen::Several => ClaimNext::Stay,
@@ -425,68 +428,6 @@ fn removal(
     };
     let node = found.map(|node| &node.name);
     Some(drain(DrainIntent { instance, node, reason, deadline }, input, drains(claim, reason, &why)))
-}
-
-fn drains(claim: &Claim, reason: RemovalReason, why: &str) -> String {
-    format!("draining NodeClaim `{}` ({}): {why}", claim.name, reason.words())
-}
-
-/// The deadline of a drain that begins now: the claim's `terminationGracePeriod` bounds it, and any other deadline
-/// too.
-fn deadline(claim: &Claim, other: Option<Timestamp>, input: &LifecycleInput) -> Option<Timestamp> {
-    match claim.terms_or(input.pool_of(claim)) {
-        Some(terms) => terms.deadline(input.now, other),
-        None => other,
-    }
-}
-
-/// A drain that begins or continues.
-#[derive(Clone, Copy)]
-struct DrainIntent<'a> {
-    instance: &'a LaunchedInstance,
-    node: Option<&'a NodeName>,
-    reason: RemovalReason,
-    /// When it has to be over.
-    deadline: Option<Timestamp>,
-}
-
-fn draining(claim: &Claim, drain: DrainIntent<'_>, input: &LifecycleInput) -> ClaimNext {
-    let DrainIntent { instance, node, reason, deadline } = drain;
-    let since = claim.state.since().unwrap_or(claim.created_at);
-    let seen = input.node_of(instance, since);
-    let done = input
-        .actions
-        .get(&claim.name)
-        .is_some_and(|action| action.kind == tenon_snapshot::ActionKind::Drain && input.is_done(action));
-    let message = if done {
-        Some("drained: no evictable pod is left on the node".to_owned())
-    } else if matches!(seen, NodeSeen::Absent) {
-        Some("drained: the NodeClaim has no Node".to_owned())
-    } else if deadline.is_some_and(|deadline| deadline <= input.now) {
-        Some("drain ended: its deadline has passed".to_owned())
-    } else {
-        None
-    };
-    match message {
-        Some(message) => {
-            let (instance, node) = (instance.clone(), node.cloned());
-            let to = ClaimState::Drained { instance, node, reason, at: input.now };
-            ClaimNext::step(LifecycleStep { to, decision: Decision::Drained, message })
-        }
-        // The snapshot is older than the drain: the agent's next heartbeat decides, even without a change.
-        None if matches!(seen, NodeSeen::Unknown) => {
-            let soon = input.now.saturating_add(HEARTBEAT_EVERY).unwrap_or(input.now);
-            ClaimNext::At(deadline.map_or(soon, |deadline| deadline.min(soon)))
-        }
-        None => deadline.map_or(ClaimNext::Stay, ClaimNext::At),
-    }
-}
-
-fn drain(drain: DrainIntent<'_>, input: &LifecycleInput, message: String) -> LifecycleStep {
-    let DrainIntent { instance, node, reason, deadline } = drain;
-    let (instance, node) = (instance.clone(), node.cloned());
-    let to = ClaimState::Draining { instance, node, reason, at: input.now, deadline };
-    LifecycleStep { to, decision: Decision::Draining, message }
 }
 
 fn terminating(

@@ -13,6 +13,7 @@ pub mod class_status;
 pub mod command;
 pub mod default_spread;
 pub mod digest;
+pub mod drain_block;
 pub mod evidence;
 pub mod id;
 pub mod image;

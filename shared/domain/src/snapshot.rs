@@ -11,6 +11,7 @@ use crate::api::node_claim::NodeClaimObject;
 use crate::api::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment};
 use crate::api::workload::{DaemonSet, PodDisruptionBudget, Service};
 use crate::api::{Ec2NodeClass, Node, NodePool, Pod};
+use crate::drain_block::DrainBlock;
 
 /// The report of one cluster's agent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -80,13 +81,23 @@ pub struct ActionReport {
 /// How far an action is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ActionProgress {
-    /// In progress: for a drain, with the number of pods that it waits for.
+    /// In progress.
     Working {
-        /// The pods that the drain waits for.
+        /// The number of pods that a drain waits for.
         pods_left: u32,
+        /// What a drain can't get past by itself.
+        blocks: Vec<DrainBlock>,
     },
     /// Done, and seen to be so.
     Done,
+}
+
+impl ActionProgress {
+    /// In progress, without obstacles.
+    #[must_use]
+    pub const fn working(pods_left: u32) -> Self {
+        Self::Working { pods_left, blocks: Vec::new() }
+    }
 }
 
 impl Snapshot {

@@ -40,6 +40,7 @@ use crate::input::{Ec2View, LifecycleInput};
 use crate::plan::{LifecyclePlan, plan};
 use tenon_domain::report::{Finding, Report};
 
+mod blocked;
 mod boots;
 mod ec2;
 mod ended;

@@ -15,6 +15,9 @@ use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 /// Annotation of a pod: after so many seconds of running it succeeds, as a Job's pods do.
 const RUN_SECONDS: &str = "/metadata/annotations/tenon.dev~1simulated-run-seconds";
 
+/// How often a kubelet looks whether a volume is attached.
+const ATTACHED_AGAIN: SignedDuration = SignedDuration::from_secs(1);
+
 impl ClusterState {
     /// Sets the timers of a bound pod. With several calls the earliest counts.
     pub(super) fn observe_bound_pod(&mut self, key: &ObjectKey, pod: &Object) {
@@ -43,6 +46,10 @@ impl ClusterState {
         let Some(pod) = self.same_pod(name, uid) else { return };
         let node = text(&pod, "/spec/nodeName").unwrap_or_default();
         if text(&pod, "/status/phase") != Some("Pending") || !pods::is_active(&pod) || !self.is_served(node) {
+            return;
+        }
+        if !self.attach_volumes(&pod_key(name), &pod) {
+            self.after(ATTACHED_AGAIN, Timer::Start(name.clone(), uid.to_owned()));
             return;
         }
         let now = self.now;

@@ -11,6 +11,7 @@
 //! it; the eviction log holds every successful eviction, with the budgets at that moment.
 
 mod api;
+mod attachments;
 mod budgets;
 mod kubelet;
 mod nodes;
@@ -54,6 +55,8 @@ pub struct SimulationConfig {
     pub cloud_controller_after: SignedDuration,
     /// From a Node's end to the deletion of its pods: the period of pod garbage collection.
     pub pod_gc_after: SignedDuration,
+    /// From a pod's end to the end of its volumes' attachments.
+    pub detaches_after: SignedDuration,
     /// How the scheduler ranks full nodes.
     pub score: Score,
 }
@@ -67,6 +70,7 @@ impl Default for SimulationConfig {
             unreachable_after: SignedDuration::from_secs(40),
             cloud_controller_after: SignedDuration::from_secs(5),
             pod_gc_after: SignedDuration::from_secs(20),
+            detaches_after: SignedDuration::from_secs(8),
             score: Score::LeastAllocated,
         }
     }

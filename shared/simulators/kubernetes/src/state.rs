@@ -43,6 +43,8 @@ pub(super) enum Timer {
     Taints(String),
     /// Pods of a removed Node are deleted.
     CollectPods(String),
+    /// Volumes may be detached from a Node.
+    Detach(String),
 }
 
 /// The cluster.
@@ -57,6 +59,8 @@ pub(super) struct ClusterState {
     pub(super) notes: VecDeque<Note>,
     pub(super) pods: PodReader,
     pub(super) scheduler: Scheduler,
+    /// Pods with attached volumes, and their Nodes.
+    pub(super) with_volumes: BTreeMap<StoredName, String>,
     timers: BTreeSet<(Timestamp, Timer)>,
 }
 
@@ -83,6 +87,7 @@ impl ClusterState {
             notes: VecDeque::new(),
             pods: PodReader::default(),
             scheduler,
+            with_volumes: BTreeMap::new(),
             timers: BTreeSet::new(),
         }
     }
@@ -125,6 +130,7 @@ impl ClusterState {
             Timer::Stop(pod, uid) => self.stop_pod(&pod, &uid),
             Timer::Taints(node) => self.enforce_taints(&node),
             Timer::CollectPods(node) => self.collect_pods(&node),
+            Timer::Detach(node) => self.detach_volumes(&node),
         }
     }
 
@@ -194,8 +200,16 @@ impl ClusterState {
     fn observe_pod(&mut self, key: &ObjectKey, dirty: &mut Dirty) {
         dirty.namespaces.insert(key.namespace.clone());
         self.scheduler.pod_touched(key);
-        let Some(pod) = self.store.get(key).cloned() else { return };
+        let Some(pod) = self.store.get(key).cloned() else {
+            self.release_volumes(&(key.namespace.clone(), key.name.clone()));
+            return;
+        };
         self.scheduler.pod_changed(&pod);
+        if pods::is_finished(&pod) {
+            self.release_volumes(&(key.namespace.clone(), key.name.clone()));
+        }
+        // What isn't attached yet is attached before the pod starts.
+        self.attach_volumes(key, &pod);
         if object::deleted_at(&pod).is_some() || pods::is_finished(&pod) {
             dirty.workloads.extend(owner_key(&pod));
         }

@@ -13,6 +13,7 @@ use jiff::SignedDuration;
 use serde_json::Value;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{CreateFleetRequest, Image, Instance, InstanceProfileFacts};
+use tenon_snapshot::{Kind, Object};
 use tenon_table::{Commit, Item, Key, QueryPage};
 
 use crate::asked::AskedCall;
@@ -101,6 +102,9 @@ pub trait Hooks: Send + Sync {
     ) -> Result<InstanceProfileFacts, Ec2Error> {
         answer
     }
+
+    /// Changes the API server's list for the agent; only sabotage does.
+    fn tamper_list(&self, _: Kind, _: &mut Vec<Object>) {}
 
     /// Changes the agent's patch; only sabotage does.
     fn tamper_patch(&self, _: &mut Value) {}

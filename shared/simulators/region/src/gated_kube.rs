@@ -66,6 +66,14 @@ macro_rules! gated {
                 Ok(answer)
             })*
 
+            async fn list(&self, kind: Kind) -> Result<Vec<Object>, KubeError> {
+                self.pass("kube.list", CallMoment::Before).await?;
+                let mut answer = Kube::list(&self.inner, kind).await?;
+                self.gate.hooks().tamper_list(kind, &mut answer);
+                self.pass("kube.list", CallMoment::After).await?;
+                Ok(answer)
+            }
+
             async fn patch(
                 &self,
                 key: &ObjectKey,
@@ -111,7 +119,6 @@ macro_rules! gated {
 
 gated! {
     "kube.version" fn version() -> String;
-    "kube.list" fn list(kind: Kind) -> Vec<Object>;
     "kube.list" fn pods() -> Vec<PodRef>;
     "kube.apply_status" fn apply_status(object: &Value) -> Object;
     "kube.note" fn note(note: &Note) -> ();

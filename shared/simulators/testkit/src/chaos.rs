@@ -11,6 +11,7 @@ use serde_json::Value;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{CreateFleetRequest, Image, Instance, InstanceProfileFacts};
 use tenon_region::gate::{CallFate, CallSite, Evicting, Hooks};
+use tenon_snapshot::{Kind, Object};
 use tenon_table::{Commit, Item, Key, QueryPage};
 
 use crate::random::Dice;
@@ -190,6 +191,12 @@ impl Hooks for Chaos {
             }
             state.lost_profile.clone().unwrap_or(answer)
         })
+    }
+
+    fn tamper_list(&self, kind: Kind, objects: &mut Vec<Object>) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_list(kind, objects);
+        }
     }
 
     fn tamper_patch(&self, patch: &mut Value) {

@@ -104,6 +104,8 @@ tenon_domain::words! {
         DisruptingIsHeld,
         /// Pods of an interrupted node stay while the instances of their replacements start.
         ReplacementFirst,
+        /// A drain waits until the Node's volumes are detached.
+        VolumesDetached,
     }
 }
 
@@ -308,7 +310,7 @@ pub fn invariant_pod_budgets_hold(
 }
 
 /// Whether EC2 has a deadline; the pools of the simulation have no `terminationGracePeriod`.
-const fn has_deadline(reason: RemovalReason) -> bool {
+pub(crate) const fn has_deadline(reason: RemovalReason) -> bool {
     match reason {
         RemovalReason::SpotInterrupted
         | RemovalReason::CapacityReservationInterrupted

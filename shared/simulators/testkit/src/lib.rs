@@ -11,6 +11,7 @@ mod consolidated;
 mod crowded;
 mod deeds;
 mod deletions;
+mod detached;
 mod drought;
 mod empty;
 pub mod evidence;

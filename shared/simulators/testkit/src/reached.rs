@@ -71,6 +71,8 @@ tenon_domain::words! {
         Undone = "consolidations that are undone",
         /// Pods of an interrupted node stay while their replacement starts.
         PodsStay = "pods that stay on interrupted nodes",
+        /// A drained node waits for nothing but its volumes.
+        VolumesHold = "drained nodes that wait for volumes",
     }
 }
 
@@ -93,6 +95,7 @@ impl Reached {
         self.note(Situation::UnderutilizedGone, || leaves(RemovalReason::Underutilized));
         self.note(Situation::Undone, || undone(region, cluster, moment));
         self.note(Situation::PodsStay, || pods_stay(region, cluster, moment));
+        self.note(Situation::VolumesHold, || volumes_hold(region, cluster, moment));
         self.note(Situation::EditedUnanswered, || edited_unanswered(region, cluster));
         self.note(Situation::ForeignImages, || foreign_images(region, cluster, strangers));
         self.note(Situation::PendingNewer, || newer_pending(region, cluster));
@@ -201,6 +204,18 @@ fn replacements_apart(moment: &ClusterMoment) -> bool {
     moment.commands.iter().filter(|command| command.is_active()).any(|command| {
         let times: BTreeSet<Option<Timestamp>> = command.replacements.iter().map(ready_at).collect();
         times.len() > 1 && times.iter().any(Option::is_some)
+    })
+}
+
+fn volumes_hold(region: &SimulatedRegion, cluster: &ClusterName, moment: &ClusterMoment) -> bool {
+    let Some(site) = region.site(cluster) else { return false };
+    let pods = site.cluster().pods_by_node();
+    let attachments = site.cluster().objects(Kind::VolumeAttachment);
+    let mut draining = moment.claims.iter().filter(|claim| claim.phase() == ClaimPhase::Draining);
+    draining.any(|claim| {
+        let Some(node) = claim.state.node() else { return false };
+        let on_node = |of: &Value| at(of, "/spec/nodeName").and_then(Value::as_str) == Some(node.as_str());
+        pods.get(node.as_str()).is_some_and(Vec::is_empty) && attachments.iter().any(|of| on_node(of))
     })
 }
 

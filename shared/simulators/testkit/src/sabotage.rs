@@ -10,6 +10,7 @@ use tenon_domain::id::ClientToken;
 use tenon_domain::taint::DISRUPTED;
 use tenon_ec2::port::{CreateFleetRequest, Image, ImageState, Instance};
 use tenon_region::gate::Evicting;
+use tenon_snapshot::{Kind, Object};
 use tenon_table::items::keys;
 use tenon_table::{Commit, Item, Key, QueryPage, Value, Write};
 
@@ -111,6 +112,8 @@ tenon_domain::words! {
         UndoneForgotten,
         /// The agent isn't told that an interrupted node's pods stay.
         EvictedAtOnce,
+        /// The agent sees no attached volume.
+        VolumesUnseen,
     }
 }
 
@@ -183,6 +186,7 @@ impl Sabotage {
             | Self::RetagsUnseen
             | Self::TemplatesStayListed
             | Self::NewestFlaps
+            | Self::VolumesUnseen
             | Self::ExtraInstances => {}
         }
     }
@@ -298,6 +302,13 @@ impl Sabotage {
             {
                 chunks.retain(|chunk| !chunk.as_text().is_some_and(|name| name.starts_with("nodes/")));
             }
+        }
+    }
+
+    /// The agent's lists lack objects.
+    pub(crate) fn tamper_list(self, kind: Kind, objects: &mut Vec<Object>) {
+        if self == Self::VolumesUnseen && kind == Kind::VolumeAttachment {
+            objects.clear();
         }
     }
 

@@ -22,6 +22,7 @@ use crate::chaos::{Chaos, Weather};
 use crate::consolidated::{Consolidations, invariant_consolidation_saves, invariant_disrupting_is_held};
 use crate::deeds::{self, Doings, wake};
 use crate::deletions::invariant_deleted_are_tainted;
+use crate::detached::invariant_volumes_detached;
 use crate::empty::{EmptyLong, invariant_empty_nodes_go};
 use crate::evidence::invariant_evidence_held;
 use crate::history::{ClusterMoment, History};
@@ -480,6 +481,7 @@ impl Watched {
         history.shifts.look(region, &self.cluster);
         invariant_shifted_zones_are_left_alone(moment, &mut history.shifts)?;
         invariant_deleted_are_tainted(region, &self.cluster)?;
+        invariant_volumes_detached(region, &self.cluster, moment)?;
         invariant_conditions_agree(region, &self.cluster)?;
         history.unready.look(region, &self.cluster);
         invariant_images_accepted(region, &self.cluster, &mut history.images, pace.class_lag())?;

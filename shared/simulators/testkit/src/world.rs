@@ -118,6 +118,12 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     if dice.permille(500) {
         dedicate(&mut objects, &mut dice);
     }
+    let mut volumes = Dice::new(seed, 12);
+    if volumes.permille(400)
+        && let Some(zone) = volumes.pick(&ZONES)
+    {
+        objects.extend(database(zone, volumes.between(1, 60)));
+    }
     // Its own dice, and so for all that follow: that it is on changes nothing else of a world.
     let zonal_shift = Dice::new(seed, 6).permille(500);
     let mut clusters = vec![ClusterForm { zonal_shift, ..cluster(CLUSTER, objects) }];
@@ -218,6 +224,32 @@ pub(crate) fn deployment(name: &str, dice: &mut Dice) -> Value {
             "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
         },
     })
+}
+
+/// A Deployment of one replica with a volume of a zone, which one node at a time can have.
+pub(crate) fn database(zone: &str, grace: u64) -> [Value; 3] {
+    let terms = json!([{"matchExpressions": [
+        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]}]);
+    [
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"},
+            "spec": {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}),
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "default"},
+            "spec": {"volumeName": "pv", "accessModes": ["ReadWriteOnce"]},
+            "status": {"phase": "Bound"}}),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "database", "namespace": "default"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "database"}},
+            "template": {"metadata": {"labels": {"app": "database"}}, "spec": {
+                "terminationGracePeriodSeconds": grace,
+                "containers": [{"name": "main", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}],
+                "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+            }},
+        }}),
+    ]
 }
 
 fn budget(name: &str, dice: &mut Dice) -> Value {

@@ -51,6 +51,7 @@ breaks! {
     dear_types: DearTypes, ConsolidationSaves, Quick, 60;
     undone_forgotten: UndoneForgotten, DisruptingIsHeld, Quick, 60;
     evicted_at_once: EvictedAtOnce, ReplacementFirst, Slow, 60;
+    volumes_unseen: VolumesUnseen, VolumesDetached, Slow, 60;
     strangers_adopted: StrangersAdopted, RestoreKillsNothing, Restored, 200;
 }
 

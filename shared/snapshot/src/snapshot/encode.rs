@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tenon_domain::drain_block::DrainBlock;
 use tenon_domain::snapshot::{ActionProgress, ActionReport};
 
 use super::bucket::{MOST_BUCKETS, bucket_count, bucket_of};
@@ -376,10 +377,23 @@ fn report_entries(objects: &ClusterObjects) -> Vec<Entry> {
 }
 
 fn report(report: &ActionReport) -> Value {
+    let mut form = json!({"claim": report.claim, "number": report.number});
+    let mut set = |field: &str, value: Value| {
+        form.as_object_mut().map(|fields| fields.insert(field.to_owned(), value));
+    };
     match &report.progress {
-        ActionProgress::Working { pods_left } => {
-            json!({"claim": report.claim, "number": report.number, "progress": "Working", "pods_left": pods_left})
+        ActionProgress::Working { pods_left, blocks } => {
+            set("progress", json!("Working"));
+            set("pods_left", json!(pods_left));
+            if !blocks.is_empty() {
+                set("blocks", blocks.iter().map(block).collect());
+            }
         }
-        ActionProgress::Done => json!({"claim": report.claim, "number": report.number, "progress": "Done"}),
+        ActionProgress::Done => set("progress", json!("Done")),
     }
+    form
+}
+
+fn block(block: &DrainBlock) -> Value {
+    json!({"by": block.by.as_str(), "names": block.names, "first": block.first, "count": block.count})
 }

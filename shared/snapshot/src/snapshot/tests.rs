@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tenon_domain::api::pod::{PodPhase, Readiness, SchedulingVerdict};
+use tenon_domain::drain_block::{DrainBlock, DrainObstacle};
 use tenon_domain::manifest::pod_uid;
 use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot};
 use tenon_memory_table::block_on;
@@ -112,7 +113,15 @@ fn objects() -> ClusterObjects {
         reports: vec![ActionReport {
             claim: "a-1".into(),
             number: 3,
-            progress: ActionProgress::Working { pods_left: 2 },
+            progress: ActionProgress::Working {
+                pods_left: 2,
+                blocks: vec![DrainBlock {
+                    by: DrainObstacle::PodDisruptionBudget,
+                    names: vec!["a/web".to_owned()],
+                    first: "a/web-1".to_owned(),
+                    count: 2,
+                }],
+            },
         }],
         ..ClusterObjects::default()
     }

@@ -106,6 +106,32 @@ pub(super) fn check(
     Ok(())
 }
 
+/// A PersistentVolume that a pod uses.
+pub(crate) struct BoundVolume {
+    pub(crate) driver: String,
+    pub(crate) name: String,
+    /// Whether several nodes can have it at once.
+    pub(crate) shared: bool,
+}
+
+/// The bound volumes of a pod.
+pub(crate) fn bound_volumes(store: &ObjectStore, pod: &Value) -> Vec<BoundVolume> {
+    let namespace = object::namespace(pod);
+    let bound = |name: String| {
+        let claim = store.get(&ObjectKey::new(Kind::PersistentVolumeClaim, namespace, name.as_str()))?;
+        text(claim, "/spec/volumeName")?;
+        let mut modes = list(claim, "/spec/accessModes").iter().filter_map(Value::as_str);
+        let shared = modes.any(|mode| matches!(mode, "ReadWriteMany" | "ReadOnlyMany"));
+        let (driver, name) = claimed(store, namespace, &name)?;
+        Some(BoundVolume { driver, name, shared })
+    };
+    let claims = named_volumes(pod).into_iter().filter_map(|volume| match volume {
+        NamedVolume::Claim(name) => Some(name),
+        NamedVolume::Ephemeral(_) => None,
+    });
+    claims.filter_map(bound).collect()
+}
+
 /// The driver of a claim, and the name that its volume is known by.
 fn claimed(store: &ObjectStore, namespace: &str, name: &str) -> Option<(String, String)> {
     let claim = store.get(&ObjectKey::new(Kind::PersistentVolumeClaim, namespace, name))?;

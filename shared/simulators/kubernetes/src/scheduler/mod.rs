@@ -31,6 +31,7 @@ use serde_json::{Value, json};
 use super::pods;
 use super::state::ClusterState;
 use super::store::{ObjectStore, child, set_condition};
+pub(super) use attachments::bound_volumes as attached_volumes;
 use filter::Infeasible;
 use info::NodeInfo;
 use neighbours::Neighbours;

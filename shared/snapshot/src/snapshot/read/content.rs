@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tenon_domain::api::pod::PodShape;
+use tenon_domain::drain_block::{DrainBlock, DrainObstacle};
 use tenon_domain::manifest::{self, ManifestObject};
 use tenon_domain::snapshot::{ActionProgress, ActionReport, Unreadable};
 use tenon_table::Item;
@@ -108,10 +109,25 @@ fn report(value: &Value) -> Option<ActionReport> {
     let progress = match text(value, "/progress")? {
         "Done" => ActionProgress::Done,
         _ => {
-            let left = value.get("pods_left").and_then(Value::as_u64).unwrap_or(0);
-            ActionProgress::Working { pods_left: u32::try_from(left).unwrap_or(u32::MAX) }
+            let blocks = object::list(value, "/blocks").iter().filter_map(block).collect();
+            ActionProgress::Working { pods_left: number(value, "pods_left"), blocks }
         }
     };
-    let number = value.get("number").and_then(Value::as_u64)?;
-    Some(ActionReport { claim: text(value, "/claim")?.to_owned(), number, progress })
+    let revision = value.get("number").and_then(Value::as_u64)?;
+    Some(ActionReport { claim: text(value, "/claim")?.to_owned(), number: revision, progress })
+}
+
+/// An obstacle; `None` for a kind of a newer agent.
+fn block(value: &Value) -> Option<DrainBlock> {
+    let names = object::list(value, "/names").iter().filter_map(Value::as_str);
+    Some(DrainBlock {
+        by: DrainObstacle::parse(text(value, "/by")?)?,
+        names: names.map(str::to_owned).collect(),
+        first: text(value, "/first")?.to_owned(),
+        count: number(value, "count"),
+    })
+}
+
+fn number(value: &Value, field: &str) -> u32 {
+    u32::try_from(value.get(field).and_then(Value::as_u64).unwrap_or(0)).unwrap_or(u32::MAX)
 }
