@@ -81,6 +81,7 @@ pub(super) fn removal(claim: &Claim, object: &Value, node: Option<&Value>) -> Ve
         RemovalReason::InstanceStopped => ("InstanceStopping", NoteKind::Warning),
         RemovalReason::InstanceTerminated => ("InstanceTerminating", NoteKind::Warning),
         RemovalReason::RegistrationTimeout => ("RegistrationTimeout", NoteKind::Warning),
+        RemovalReason::Unhealthy => ("NodeUnhealthy", NoteKind::Warning),
         RemovalReason::InitializationTimeout => ("InitializationTimeout", NoteKind::Warning),
     };
     let message = format!("removing NodeClaim `{}` ({})", claim.name, removal.words());

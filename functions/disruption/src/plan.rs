@@ -18,7 +18,7 @@ use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
 use tenon_domain::launch::LaunchCause;
-use tenon_domain::registry::{FeatureGate, Registry};
+use tenon_domain::registry::{FeatureGate, GateName, Registry};
 use tenon_domain::report;
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
@@ -183,7 +183,7 @@ fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -
         spot_to_spot: view
             .registry
             .as_ref()
-            .map_or_else(|_| FeatureGate::default(), |of| of.gates.spot_to_spot),
+            .map_or_else(|_| FeatureGate::default(), |of| of.gates.of(GateName::SpotToSpotConsolidation)),
         halt: if view.halt.is_some() { HaltState::Halted } else { HaltState::Running },
         claims: claims.collect(),
         classes: view.classes.values().map(|status| class_view(status, view, snapshot)).collect(),
@@ -216,7 +216,7 @@ fn paused(view: &ClusterView, snapshot: &Snapshot) -> BTreeSet<NodePoolName> {
 
 /// A class whose spec changed since its last resolution says nothing about drift.
 fn class_view(status: &ClassStatus, view: &ClusterView, snapshot: &Snapshot) -> ClassView {
-    let right = view.registry.as_ref().ok().and_then(|registry| ReservedCapacity::behind(registry.gates));
+    let right = view.registry.as_ref().ok().and_then(|registry| ReservedCapacity::behind(&registry.gates));
     let spec = snapshot.node_classes.iter().find(|class| class.name == status.name);
     let current = spec.is_some_and(|class| class.meta.generation == status.generation);
     ClassView {

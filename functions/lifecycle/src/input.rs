@@ -18,6 +18,7 @@ use tenon_domain::launch::Launch;
 use tenon_domain::launch_verdict::ClassVerdicts;
 use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::pool_status::PoolStatus;
+use tenon_domain::registry::FeatureGate;
 use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot};
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::port::{Instance, InstanceState};
@@ -62,6 +63,8 @@ pub struct LifecycleInput {
     pub ec2: Option<Ec2View>,
     /// The cluster's launch templates, if a look at them was due and EC2 answered.
     pub templates: Option<TemplatesView>,
+    /// Whether Nodes are replaced that stay unhealthy.
+    pub node_repair: FeatureGate,
     /// The halt, which stops every termination.
     pub halt: Option<Halt>,
     /// The last audit, and the terminated orphans.

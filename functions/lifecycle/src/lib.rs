@@ -21,6 +21,7 @@ pub mod observe;
 pub mod plan;
 pub mod pools;
 pub mod remind;
+mod repair;
 pub mod step;
 pub mod templates;
 pub mod templates_view;

@@ -13,6 +13,7 @@ use tenon_domain::claim::LaunchedInstance;
 use tenon_domain::evidence::{CatalogPart, Ready, SNAPSHOT_STALE_AFTER, Waiting};
 use tenon_domain::id::{ClaimName, ClusterName, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName};
 use tenon_domain::launch::Launch;
+use tenon_domain::registry::{FeatureGate, GateName, Registry};
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::tags;
 use tenon_domain::wake::FunctionName;
@@ -35,6 +36,7 @@ use crate::audit_record::AuditRecord;
 use crate::boots::booting;
 use crate::input::{Ec2View, LifecycleInput};
 use crate::plan::{needs_launch, needs_type};
+use crate::repair::needs_gates;
 
 /// DynamoDB's limit of keys in a batch.
 const BATCH: usize = 100;
@@ -117,6 +119,7 @@ pub async fn observe<P: Ports>(
         ec2: None,
         templates: None,
         audit: check.audit.clone(),
+        node_repair: FeatureGate::Disabled,
         halt: check.halt.clone(),
     };
     observe_details(ports, &mut input).await?;
@@ -124,7 +127,7 @@ pub async fn observe<P: Ports>(
 }
 
 /// Reads by name what claims need: launches that may be finished, facts about types, learned memory, and what images
-/// showed.
+/// showed; and the cluster's gates, if a Node is unhealthy.
 async fn observe_details<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Result<(), HandlerError> {
     let launches: BTreeSet<LaunchId> = input
         .claims
@@ -149,9 +152,14 @@ async fn observe_details<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Res
         .collect();
     let boot = |(class, image)| keys::boot(&input.region, &input.cluster, class, image);
     let boot_keys = boots.into_iter().map(boot);
-    let wanted = launch_keys.chain(type_keys).chain(learned_keys).chain(boot_keys).collect();
+    let registry = keys::registry(&input.region, &input.cluster);
+    let gates = needs_gates(input).then(|| registry.clone());
+    let wanted = launch_keys.chain(type_keys).chain(learned_keys).chain(boot_keys).chain(gates).collect();
     for (key, item) in read_many(ports, wanted, Consistency::Strong).await? {
-        if key.sk.starts_with(keys::LAUNCH) {
+        if key == registry {
+            let registry: Registry = read(&key, &item)?;
+            input.node_repair = registry.gates.of(GateName::NodeRepair);
+        } else if key.sk.starts_with(keys::LAUNCH) {
             let launch: Launch = read(&key, &item)?;
             input.launches.insert(launch.id.clone(), launch);
         } else if key.sk.starts_with(keys::LEARNED) {

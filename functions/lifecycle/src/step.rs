@@ -23,6 +23,7 @@ use crate::draining::{DrainIntent, deadline, drain, draining, drains};
 use crate::expiry::{expiry, expiry_wait};
 use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::plan::LOOK_AGAIN;
+use crate::repair::{self, Health, REPAIR_GRACE, health};
 use crate::{TERMINATION_POLL, node};
 
 /// How long after its launch a Node must have joined. Source: kubernetes-sigs/karpenter
@@ -113,7 +114,11 @@ fn observed(claim: &Claim, input: &LifecycleInput) -> ClaimNext {
         ClaimState::Launched { instance, at } => launched(claim, instance, *at, input),
         ClaimState::Registered { instance, node, .. } => registered(claim, instance, node, input),
         ClaimState::Initialized { instance, node, .. } | ClaimState::Disrupting { instance, node, .. } => {
-            leave(claim, instance, node, input)
+            match leave(claim, instance, node, input) {
+                ClaimNext::Stay => repaired(claim, (instance, node), None, input),
+                ClaimNext::At(at) => repaired(claim, (instance, node), Some(at), input),
+                next => next,
+            }
         }
         ClaimState::Draining { instance, node, reason, deadline, .. } => {
             let gone = gone(claim, instance, node.as_ref(), *reason, input);
@@ -309,6 +314,32 @@ fn leave(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &Li
             ClaimNext::step(step)
         }
         None => expiry(claim, input).map_or(ClaimNext::Stay, ClaimNext::At),
+    }
+}
+
+/// What follows for a claim that stays, at least until the given time, if its Node is unhealthy.
+fn repaired(
+    claim: &Claim,
+    (instance, node): (&LaunchedInstance, &NodeName),
+    until: Option<Timestamp>,
+    input: &LifecycleInput,
+) -> ClaimNext {
+    let since = claim.state.since().unwrap_or(claim.created_at);
+    let seen = input.node_of(instance, since).node();
+    match seen.map_or(Health::Healthy, |found| health(found, input)) {
+        Health::Healthy => until.map_or(ClaimNext::Stay, ClaimNext::At),
+        Health::Unhealthy(due) => ClaimNext::At(until.map_or(due, |at| at.min(due))),
+        Health::Replace(why) => {
+            let reason = RemovalReason::Unhealthy;
+            let deadline = deadline(claim, input.now.saturating_add(REPAIR_GRACE).ok(), input);
+            let message = drains(claim, reason, &why);
+            ClaimNext::step(drain(
+                DrainIntent { instance, node: Some(node), reason, deadline },
+                input,
+                message,
+            ))
+        }
+        Health::TooMany(why) => repair::refuse(claim, why, input),
     }
 }
 

@@ -110,7 +110,7 @@ impl AskedClasses<'_> {
     }
 
     fn reserved(&self) -> Option<ReservedCapacity> {
-        ReservedCapacity::behind(self.registry.gates)
+        ReservedCapacity::behind(&self.registry.gates)
     }
 
     /// The class's parameters; none of an alias without images, which the plan refuses.

@@ -199,7 +199,7 @@ async fn judged<P: Ports>(
         Some(swept) => swept.boots.iter().filter(|boot| boot.cluster == *cluster).cloned().collect(),
         None => boots(ports, cluster).await?,
     };
-    let reserved = registry.as_ref().is_ok_and(|found| ReservedCapacity::behind(found.gates).is_some());
+    let reserved = registry.as_ref().is_ok_and(|found| ReservedCapacity::behind(&found.gates).is_some());
     let asked = |class: &Ec2NodeClass| {
         let status = view.classes.get(&class.name);
         let asks = status.zip(view.verdicts.get(&class.name));

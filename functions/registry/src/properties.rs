@@ -10,8 +10,8 @@ use tenon_domain::budget::BudgetNodes;
 use tenon_domain::default_spread::DefaultConstraint;
 use tenon_domain::id::{ClusterName, InstallationId};
 use tenon_domain::registry::{
-    Allowances, ClusterSettings, FeatureGate, Gates, MinValuesPolicy, PlanPolicies, PreferencePolicy,
-    Registry,
+    Allowances, ClusterSettings, FeatureGate, GateName, Gates, MinValuesPolicy, PlanPolicies,
+    PreferencePolicy, Registry,
 };
 
 /// The properties that CloudFormation adds to every custom resource.
@@ -49,8 +49,7 @@ pub(crate) fn parse(
     let agent_role =
         read.parsed("AgentRole", "a role's ARN", |text| role_name(text).map(|_| text.to_owned()));
     let allowed = read.allowances();
-    let reserved_capacity = read.parsed("ReservedCapacity", "`Enabled` or `Disabled`", FeatureGate::parse);
-    let spot_to_spot = read.gate("SpotToSpotConsolidation").unwrap_or_default();
+    let gates = read.gates();
     let settings = read.settings();
     read.strangers();
     let PropertyReader { problems, .. } = read;
@@ -66,7 +65,7 @@ pub(crate) fn parse(
             kubernetes_version: kubernetes_version?,
             service_cidr: service_cidr?,
             settings,
-            gates: Gates { reserved_capacity: reserved_capacity?, spot_to_spot },
+            gates,
             agent_queue: agent_queue?,
             agent_role: agent_role?,
             allowed,
@@ -219,6 +218,12 @@ impl<'a> PropertyReader<'a> {
     /// A gate, if it is given.
     fn gate(&mut self, name: &'static str) -> Option<FeatureGate> {
         self.parsed_if(name, "`Enabled` or `Disabled`", FeatureGate::parse)
+    }
+
+    fn gates(&mut self) -> Gates {
+        GateName::ALL.into_iter().fold(Gates::default(), |gates, gate| {
+            gates.with(gate, self.gate(gate.as_str()).unwrap_or_default())
+        })
     }
 
     fn settings(&mut self) -> ClusterSettings {
@@ -420,7 +425,7 @@ mod tests {
         assert_eq!(bounded.settings.disruption_budget, Some(BudgetNodes::Percent(10)));
         let open = parsed(&[("SpotToSpotConsolidation", Some(json!("Enabled")))]).unwrap();
         assert_eq!(
-            [undried, open].map(|one| one.gates.spot_to_spot),
+            [undried, open].map(|one| one.gates.of(GateName::SpotToSpotConsolidation)),
             [FeatureGate::Disabled, FeatureGate::Enabled]
         );
         let ignoring = parsed(&[("PreferencePolicy", Some(json!("Ignore")))]).unwrap();
@@ -510,11 +515,9 @@ mod tests {
         assert_eq!(wrong("SnapshotTags", json!(["team=data"])), 1);
         assert_eq!(wrong("SnapshotTags", json!(["a"])), 1);
         assert_eq!(wrong("MaxNodes", json!("many")), 1);
-        assert_eq!(wrong("ReservedCapacity", json!("On")), 1);
         assert_eq!(wrong("DisruptionBudget", json!("a few")), 1);
-        for gate in
-            ["LearnedMemory", "ZonalShift", "DryRuns", "SpotToSpotConsolidation", "VoluntaryDisruption"]
-        {
+        let settings = ["LearnedMemory", "ZonalShift", "DryRuns", "VoluntaryDisruption"];
+        for gate in settings.into_iter().chain(GateName::ALL.map(GateName::as_str)) {
             assert_eq!(wrong(gate, json!("On")), 1);
         }
         assert_eq!(wrong("PreferencePolicy", json!("ignore")), 1);

@@ -140,13 +140,38 @@ crate::words! {
     }
 }
 
-/// The gates, parsed once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Gates {
-    /// `ReservedCapacity`: capacity reservations are offerings.
-    pub reserved_capacity: FeatureGate,
-    /// `SpotToSpotConsolidation`: a cheaper spot node may replace a spot node.
-    pub spot_to_spot: FeatureGate,
+crate::words! {
+    /// The gates, by Karpenter's names. The table and the properties of a cluster's stack have their words.
+    pub enum GateName {
+        /// Capacity reservations are offerings.
+        ReservedCapacity,
+        /// A cheaper spot node may replace a spot node.
+        SpotToSpotConsolidation,
+        /// Nodes that stay unhealthy are replaced.
+        NodeRepair,
+    }
+}
+
+/// The gates that are open.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Gates(BTreeSet<GateName>);
+
+impl Gates {
+    /// The same, with this gate so.
+    #[must_use]
+    pub fn with(mut self, gate: GateName, is: FeatureGate) -> Self {
+        match is {
+            FeatureGate::Enabled => self.0.insert(gate),
+            FeatureGate::Disabled => self.0.remove(&gate),
+        };
+        self
+    }
+
+    /// Whether the gate is open.
+    #[must_use]
+    pub fn of(&self, gate: GateName) -> FeatureGate {
+        if self.0.contains(&gate) { FeatureGate::Enabled } else { FeatureGate::Disabled }
+    }
 }
 
 /// The resources that a cluster may use, whatever its classes say. The cluster's stack sets them, not its users.

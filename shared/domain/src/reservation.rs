@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::id::{InstanceType, ReservationId, Zone};
 use crate::labels;
-use crate::registry::{FeatureGate, Gates};
+use crate::registry::{FeatureGate, GateName, Gates};
 
 /// How long before its end a capacity block takes no launch. EC2 reclaims its instances from 30 minutes before the
 /// end, and the peer stops 10 minutes earlier (aws/karpenter-provider-aws
@@ -29,8 +29,8 @@ pub struct ReservedCapacity(());
 impl ReservedCapacity {
     /// The right, where the gate gives it.
     #[must_use]
-    pub const fn behind(gates: Gates) -> Option<Self> {
-        match gates.reserved_capacity {
+    pub fn behind(gates: &Gates) -> Option<Self> {
+        match gates.of(GateName::ReservedCapacity) {
             FeatureGate::Enabled => Some(Self(())),
             FeatureGate::Disabled => None,
         }
@@ -239,18 +239,18 @@ mod tests {
         }
     }
 
+    fn with(gate: FeatureGate) -> Gates {
+        Gates::default().with(GateName::ReservedCapacity, gate)
+    }
+
     fn right() -> ReservedCapacity {
-        ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled, ..Gates::default() })
-            .unwrap()
+        ReservedCapacity::behind(&with(FeatureGate::Enabled)).unwrap()
     }
 
     #[test]
     fn with_the_gate_off_there_is_no_right_to_look_at_reservations() {
-        assert_eq!(ReservedCapacity::behind(Gates::default()), None);
-        assert_eq!(
-            ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Disabled, ..Gates::default() }),
-            None
-        );
+        assert_eq!(ReservedCapacity::behind(&Gates::default()), None);
+        assert_eq!(ReservedCapacity::behind(&with(FeatureGate::Disabled)), None);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tenon_domain::evidence::{CatalogPart, Ready, require};
 use tenon_domain::id::{InstanceType, Region, ReservationId, SubnetId, Zone, ZoneId};
 use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
-use tenon_domain::registry::{FeatureGate, Gates};
+use tenon_domain::registry::{FeatureGate, GateName, Gates};
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::reservation::{
     ClassReservation, ClassReservations, MatchCriteria, ReservationKind, Reservations, ReservedCapacity,
@@ -95,7 +95,8 @@ fn world() -> ReservationsWorld {
 }
 
 fn right() -> ReservedCapacity {
-    ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled, ..Gates::default() }).unwrap()
+    ReservedCapacity::behind(&Gates::default().with(GateName::ReservedCapacity, FeatureGate::Enabled))
+        .unwrap()
 }
 
 /// A reservation as `id type zone-letter kind available`; blocks end an hour after the epoch.

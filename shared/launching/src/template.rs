@@ -98,7 +98,7 @@ pub fn template(
         network_interfaces: interfaces(class, registry.ip_family(), site.efa_interfaces),
         nested_virtualization: class.settings.nested_virtualization,
         network_interface_tags: tags.clone(),
-        reservations: ReservedCapacity::behind(registry.gates).map(|_| {
+        reservations: ReservedCapacity::behind(&registry.gates).map(|_| {
             let only = |into: &LaunchedInto| ReservationPreference::Only(into.id.clone());
             site.reservation.map_or(ReservationPreference::None, only)
         }),

@@ -16,6 +16,7 @@ use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
 use tenon_domain::money::Currency;
 use tenon_domain::pool_status::PoolConditionType;
 use tenon_domain::quantity::Quantity;
+use tenon_domain::registry::FeatureGate;
 use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::snapshot::{ActionProgress, ActionReport, Snapshot};
@@ -52,6 +53,7 @@ mod partition;
 mod pool_status;
 mod registered;
 mod reminders;
+mod repaired;
 mod templates;
 mod terms;
 
@@ -187,6 +189,7 @@ fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> LifecycleInput
         ec2: None,
         templates: None,
         audit: AuditRecord { revision: 1, at: Some(now), templates_at: Some(now), told: BTreeMap::new() },
+        node_repair: FeatureGate::Disabled,
         halt: None,
     }
 }

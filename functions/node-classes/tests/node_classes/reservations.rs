@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenon_domain::class_status::{ConditionStatus, ConditionType, Seen};
-use tenon_domain::registry::{ClusterSettings, FeatureGate, Gates};
+use tenon_domain::registry::{ClusterSettings, FeatureGate, GateName, Gates};
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::wake::WakeCause;
 use tenon_ec2::Ec2Error;
@@ -35,7 +35,7 @@ fn selecting() -> Value {
 }
 
 fn with_reservations(gate: FeatureGate) -> Running {
-    let gates = Gates { reserved_capacity: gate, ..Gates::default() };
+    let gates = Gates::default().with(GateName::ReservedCapacity, gate);
     let running = registered(allowances(), gates, ClusterSettings::default());
     running.world.ec2.add_image(image("nodes-1"));
     for (id, team) in [("cr-0a", "web"), ("cr-0b", "ml"), ("cr-0c", "web")] {

@@ -31,7 +31,8 @@ impl RemovalReason {
             | Self::Deleted
             | Self::Expired
             | Self::RegistrationTimeout
-            | Self::InitializationTimeout => false,
+            | Self::InitializationTimeout
+            | Self::Unhealthy => false,
         }
     }
 }

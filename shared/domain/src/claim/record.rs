@@ -316,6 +316,8 @@ crate::words! {
         RegistrationTimeout,
         /// Its Node joined, and wasn't ready for pods in time.
         InitializationTimeout,
+        /// Its Node stayed unhealthy.
+        Unhealthy,
     }
 }
 
@@ -336,6 +338,7 @@ impl RemovalReason {
             Self::Expired => "expired",
             Self::RegistrationTimeout => "registration timeout",
             Self::InitializationTimeout => "initialization timeout",
+            Self::Unhealthy => "unhealthy",
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
     SeenReservations,
 };
 use crate::api::node_class::InstanceProfile;
-use crate::registry::{FeatureGate, Gates};
+use crate::registry::{FeatureGate, GateName, Gates};
 use crate::reservation::ReservedCapacity;
 
 /// What a look sees of one part.
@@ -83,9 +83,10 @@ impl Sights {
     }
 
     fn observation(self) -> ClassObservation {
-        let right =
-            ReservedCapacity::behind(Gates { reserved_capacity: FeatureGate::Enabled, ..Gates::default() })
-                .unwrap();
+        let right = ReservedCapacity::behind(
+            &Gates::default().with(GateName::ReservedCapacity, FeatureGate::Enabled),
+        )
+        .unwrap();
         let group = crate::placement::ResolvedPlacementGroup {
             id: "pg-1".parse().unwrap(),
             name: "group".to_owned(),

@@ -5,7 +5,7 @@ use crate::testing::{class, registry, status};
 use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::catalog::settings::ConnectionTracking;
-use tenon_domain::registry::{FeatureGate, Registry};
+use tenon_domain::registry::{FeatureGate, GateName, Gates, Registry};
 use tenon_domain::reservation::ReservationKind;
 
 /// The template of a launch to this site, of a class and in a cluster as changed.
@@ -35,7 +35,9 @@ fn made_for(gate: FeatureGate, reservation: Option<&str>) -> CreateLaunchTemplat
     let id = |id: &str| ReservationId::parse(id).unwrap();
     let into = reservation.map(|text| LaunchedInto { id: id(text), kind: ReservationKind::Default });
     let site = LaunchSite { reservation: into.as_ref(), ..LaunchSite::default() };
-    made_at(&[], site, |registry, _| registry.gates.reserved_capacity = gate)
+    made_at(&[], site, |registry, _| {
+        registry.gates = Gates::default().with(GateName::ReservedCapacity, gate);
+    })
 }
 
 /// The template of a class whose manifest asks for such a volume, in a cluster that may use these owners'

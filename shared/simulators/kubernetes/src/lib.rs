@@ -188,6 +188,14 @@ impl SimulatedCluster {
         state.apply(deployment)
     }
 
+    /// Sets a condition of a Node, as its kubelet or a monitoring agent does.
+    pub fn set_node_condition(&self, node: &str, condition: &str, status: &str) {
+        let mut state = self.state();
+        let now = state.now;
+        let set = |node: &mut Value| store::set_condition(node, condition, status, "Monitored", now);
+        state.store.change(&ObjectKey::node(node), set);
+    }
+
     /// Deletes an object, like `kubectl delete`: finalizers and grace periods delay it, and its dependents are
     /// deleted with it.
     pub fn delete(&self, kind: Kind, namespace: &str, name: &str) -> Deletion {

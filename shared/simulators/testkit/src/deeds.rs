@@ -17,6 +17,7 @@ use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, ImageDefect, 
 use crate::outage::ProfileOutages;
 use crate::pipeline::Pipeline;
 use crate::random::Dice;
+use crate::repaired::{heal, sicken};
 use crate::scarcity::Scarcity;
 use crate::selected::ForeignImages;
 use crate::silence;
@@ -29,6 +30,8 @@ pub(crate) struct Doings {
     /// When something that classes depend on was last wrong, or changed.
     disturbed_at: Timestamp,
     images: Vec<ImageId>,
+    /// Which Nodes become sick.
+    sickness: Dice,
     /// Those whose new instances fail.
     broken: Vec<ImageId>,
     scarcity: Scarcity,
@@ -75,6 +78,7 @@ impl Doings {
         Self {
             pipeline: Pipeline::new(seed, longest_outage),
             outages: ProfileOutages::new(seed, longest_outage),
+            sickness: Dice::new(seed, 14),
             broken: Vec::new(),
             disturbed_at: Timestamp::MIN,
             images: Vec::new(),
@@ -102,6 +106,9 @@ impl Doings {
     pub(crate) fn act(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
         self.act_once(region, cluster, dice);
         self.pipeline.act(region);
+        if self.sickness.permille(20) {
+            sicken(region, cluster, &mut self.sickness);
+        }
         let disturbed = self.outages.is_on() || self.denied_until.is_some() || self.speaks_at.is_some();
         self.outages.act(region, cluster);
         if disturbed || self.outages.is_on() {
@@ -152,6 +159,7 @@ impl Doings {
         region.twin().clear_faults();
         self.allow_dry_runs(region);
         self.make_pool(region, cluster);
+        heal(region, cluster);
         self.drop_broken_images(region);
         self.pipeline.finish(region);
         self.outages.end(region, cluster);

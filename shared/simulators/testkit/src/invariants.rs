@@ -106,6 +106,8 @@ tenon_domain::words! {
         ReplacementFirst,
         /// A drain waits until the Node's volumes are detached.
         VolumesDetached,
+        /// Nodes that stay unhealthy leave, where the gate is open.
+        SickNodesGo,
     }
 }
 
@@ -315,6 +317,7 @@ pub(crate) const fn has_deadline(reason: RemovalReason) -> bool {
         RemovalReason::SpotInterrupted
         | RemovalReason::CapacityReservationInterrupted
         | RemovalReason::InstanceStopped
+        | RemovalReason::Unhealthy
         | RemovalReason::InstanceTerminated => true,
         RemovalReason::Drifted
         | RemovalReason::Empty

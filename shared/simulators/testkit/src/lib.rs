@@ -26,6 +26,7 @@ pub mod passed_over;
 mod pipeline;
 mod random;
 mod reached;
+mod repaired;
 mod replaced_first;
 mod sabotage;
 mod scarcity;
@@ -37,6 +38,7 @@ mod standing;
 mod storm;
 pub mod turns;
 pub mod validation;
+mod watched;
 mod world;
 
 pub use chaos::Chaos;

@@ -73,6 +73,8 @@ tenon_domain::words! {
         PodsStay = "pods that stay on interrupted nodes",
         /// A drained node waits for nothing but its volumes.
         VolumesHold = "drained nodes that wait for volumes",
+        /// A node leaves because it stayed unhealthy.
+        Repaired = "nodes that leave unhealthy",
     }
 }
 
@@ -93,6 +95,7 @@ impl Reached {
         let leaves = |why| moment.claims.iter().any(|claim| claim.state.removal() == Some(why));
         self.note(Situation::EmptyGone, || leaves(RemovalReason::Empty));
         self.note(Situation::UnderutilizedGone, || leaves(RemovalReason::Underutilized));
+        self.note(Situation::Repaired, || leaves(RemovalReason::Unhealthy));
         self.note(Situation::Undone, || undone(region, cluster, moment));
         self.note(Situation::PodsStay, || pods_stay(region, cluster, moment));
         self.note(Situation::VolumesHold, || volumes_hold(region, cluster, moment));

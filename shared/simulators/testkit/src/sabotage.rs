@@ -114,6 +114,8 @@ tenon_domain::words! {
         EvictedAtOnce,
         /// The agent sees no attached volume.
         VolumesUnseen,
+        /// Nodes' conditions but Ready are missing in lists.
+        SicknessUnseen,
     }
 }
 
@@ -187,6 +189,7 @@ impl Sabotage {
             | Self::TemplatesStayListed
             | Self::NewestFlaps
             | Self::VolumesUnseen
+            | Self::SicknessUnseen
             | Self::ExtraInstances => {}
         }
     }
@@ -309,6 +312,14 @@ impl Sabotage {
     pub(crate) fn tamper_list(self, kind: Kind, objects: &mut Vec<Object>) {
         if self == Self::VolumesUnseen && kind == Kind::VolumeAttachment {
             objects.clear();
+        }
+        if self == Self::SicknessUnseen && kind == Kind::Node {
+            for node in objects {
+                let conditions = std::sync::Arc::make_mut(node).pointer_mut("/status/conditions");
+                if let Some(conditions) = conditions.and_then(serde_json::Value::as_array_mut) {
+                    conditions.retain(|condition| condition.get("type").is_some_and(|kind| kind == "Ready"));
+                }
+            }
         }
     }
 

@@ -16,30 +16,21 @@ use tenon_region::scenario::{self, build};
 use tenon_snapshot::Kind;
 use tenon_snapshot::object::at;
 
-use crate::accepted::{invariant_images_accepted, invariant_newest_taken};
-use crate::budgets::{PoolBudgets, invariant_budgets_hold};
+use crate::accepted::invariant_newest_taken;
 use crate::chaos::{Chaos, Weather};
-use crate::consolidated::{Consolidations, invariant_consolidation_saves, invariant_disrupting_is_held};
 use crate::deeds::{self, Doings, wake};
-use crate::deletions::invariant_deleted_are_tainted;
-use crate::detached::invariant_volumes_detached;
-use crate::empty::{EmptyLong, invariant_empty_nodes_go};
-use crate::evidence::invariant_evidence_held;
-use crate::history::{ClusterMoment, History};
+use crate::empty::invariant_empty_nodes_go;
+use crate::history::ClusterMoment;
 use crate::invariants::{self, Found, Invariant, SettledRegion, Violation};
-use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
 use crate::marks::{self, MarksSeen};
 use crate::pace::HistoryPace;
-use crate::passed_over::invariant_failed_passed_over;
 use crate::random::Dice;
 use crate::reached::{Reached, Situation};
-use crate::replaced_first::invariant_replacement_first;
 use crate::sabotage::Sabotage;
 use crate::selected::invariant_images_selected;
-use crate::shifts::invariant_shifted_zones_are_left_alone;
 use crate::silence::{self, invariant_nothing_silent};
-use crate::turns::invariant_templates_there;
-use crate::validation::{invariant_conditions_agree, invariant_ready_again};
+use crate::validation::invariant_ready_again;
+use crate::watched::Watched;
 use crate::world::CLUSTER;
 
 /// How long a calm region may take to settle: drift rolls one node at a time, and each takes minutes.
@@ -141,15 +132,6 @@ struct Play {
     pace: HistoryPace,
 }
 
-/// A cluster whose invariants are checked.
-struct Watched {
-    cluster: ClusterName,
-    budgets: Vec<PoolBudgets>,
-    history: History,
-    empty: EmptyLong,
-    consolidations: Consolidations,
-}
-
 /// How often, in a thousand steps, a Deployment of the second cluster gets other replicas.
 const SECOND_SCALES: u64 = 350;
 
@@ -170,17 +152,6 @@ impl Play {
             }));
         };
         region.set_listeners(Listeners::None);
-        let watch = |form: &scenario::ClusterForm| {
-            let budgets = form.objects.iter().filter_map(PoolBudgets::of).collect();
-            let cluster = ClusterName::parse(form.name.as_str()).ok()?;
-            Some(Watched {
-                cluster,
-                budgets,
-                history: History::default(),
-                empty: EmptyLong::default(),
-                consolidations: Consolidations::default(),
-            })
-        };
         let mut dice = Dice::new(options.seed, 3);
         let fair = Dice::new(options.seed, 12).permille(20);
         let pace = options.pace.unwrap_or(match (dice.permille(30), dice.permille(500)) {
@@ -198,7 +169,7 @@ impl Play {
             region,
             chaos,
             cluster,
-            watched: world.clusters.iter().filter_map(watch).collect(),
+            watched: world.clusters.iter().filter_map(Watched::of).collect(),
             marks: MarksSeen::default(),
             dice,
             second_dice: Dice::new(options.seed, 9),
@@ -449,53 +420,5 @@ impl Play {
             restored: self.is_restored(),
             reached: self.reached.0.clone(),
         }
-    }
-}
-
-impl Watched {
-    /// Checks the invariants of one cluster.
-    fn judge(
-        &mut self,
-        region: &SimulatedRegion,
-        moment: &ClusterMoment,
-        step: u32,
-        pace: HistoryPace,
-    ) -> Result<(), (Invariant, String)> {
-        let history = &mut self.history;
-        invariants::invariant_one_instance_per_claim(moment)?;
-        invariants::invariant_states_go_forward(moment, history)?;
-        invariants::invariant_nothing_unowned(moment, history)?;
-        let (launches, requests) = (region.twin().launches(), region.twin().requests());
-        invariants::invariant_images_available(&launches, &requests, history)?;
-        invariant_budgets_hold(moment, &self.budgets, history)?;
-        let waiting = waiting_pods(region, &self.cluster);
-        if let Some(site) = region.site(&self.cluster) {
-            let evictions = site.cluster().evictions();
-            let new = evictions.get(history.evictions_judged..).unwrap_or_default();
-            invariant_replacement_first(moment, new)?;
-            invariants::invariant_pod_budgets_hold(moment, &evictions, history)?;
-            history.crowded_out.observe(moment, &waiting, site.cluster());
-        }
-        invariant_evidence_held(region, &self.cluster, &mut history.evidence)?;
-        invariant_planned_memory_is_there(moment, &mut history.memory_judged)?;
-        history.shifts.look(region, &self.cluster);
-        invariant_shifted_zones_are_left_alone(moment, &mut history.shifts)?;
-        invariant_deleted_are_tainted(region, &self.cluster)?;
-        invariant_volumes_detached(region, &self.cluster, moment)?;
-        invariant_conditions_agree(region, &self.cluster)?;
-        history.unready.look(region, &self.cluster);
-        invariant_images_accepted(region, &self.cluster, &mut history.images, pace.class_lag())?;
-        let (form, lag) = (&mut history.class_form, pace.class_lag());
-        invariant_failed_passed_over(region, moment, &self.cluster, form, lag)?;
-        invariant_templates_there(moment)?;
-        invariant_consolidation_saves(region, &self.cluster, moment, &mut self.consolidations)?;
-        invariant_disrupting_is_held(region, &self.cluster, &moment.claims)?;
-        invariants::invariant_pods_counted_once(moment, &waiting, &history.crowded_out)?;
-        if step.is_multiple_of(20) {
-            invariant_learned_is_reported(region)?;
-            history.journal.read(region);
-            invariants::invariant_journal_explains(moment, history)?;
-        }
-        Ok(())
     }
 }

@@ -118,7 +118,7 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     if dice.permille(500) {
         dedicate(&mut objects, &mut dice);
     }
-    let mut volumes = Dice::new(seed, 12);
+    let mut volumes = Dice::new(seed, 15);
     if volumes.permille(400)
         && let Some(zone) = volumes.pick(&ZONES)
     {
@@ -126,7 +126,8 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     }
     // Its own dice, and so for all that follow: that it is on changes nothing else of a world.
     let zonal_shift = Dice::new(seed, 6).permille(500);
-    let mut clusters = vec![ClusterForm { zonal_shift, ..cluster(CLUSTER, objects) }];
+    let node_repair = Dice::new(seed, 13).permille(500);
+    let mut clusters = vec![ClusterForm { zonal_shift, node_repair, ..cluster(CLUSTER, objects) }];
     if dice.permille(150) {
         clusters.push(second(&mut dice));
     }

@@ -234,7 +234,7 @@ impl<'a> ObservedCluster<'a> {
         let requests = [RequestDigest::of_class(self.cluster, status)];
         let exhaustion = Exhaustion { marks: &self.view.marks, requests: &requests, now: self.view.now };
         let mut options = catalog.options(&settings, Places::Subnets(&status.subnets), exhaustion);
-        if let Some(right) = ReservedCapacity::behind(self.registry.gates) {
+        if let Some(right) = ReservedCapacity::behind(&self.registry.gates) {
             let launched = self.launched_since(status.resolved_at);
             let left = Reservations::left(right, &status.reservations, &launched);
             let nodes = ClassNodes { settings: &settings, places: Places::Subnets(&status.subnets) };

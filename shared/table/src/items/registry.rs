@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::budget::BudgetNodes;
 use tenon_domain::registry::{
-    Allowances, ClusterSettings, FeatureGate, Gates, MinValuesPolicy, PlanPolicies, PreferencePolicy,
-    Registry,
+    Allowances, ClusterSettings, FeatureGate, GateName, Gates, MinValuesPolicy, PlanPolicies,
+    PreferencePolicy, Registry,
 };
 
 use super::form::{Attributes, FieldError, Fields, ItemForm};
@@ -35,8 +35,9 @@ impl ItemForm for Registry {
             }
         });
         to.map("gates", |to| {
-            to.text(RESERVED_CAPACITY, self.gates.reserved_capacity.as_str());
-            to.text(SPOT_TO_SPOT, self.gates.spot_to_spot.as_str());
+            for gate in GateName::ALL {
+                to.text(gate.as_str(), self.gates.of(gate).as_str());
+            }
         });
         to.text("agent_queue", &self.agent_queue);
         to.text("agent_role", &self.agent_role);
@@ -95,8 +96,6 @@ const NODE_ROLES: &str = "node_roles";
 const NODE_PROFILES: &str = "node_profiles";
 const SNAPSHOT_OWNERS: &str = "snapshot_owners";
 const SNAPSHOT_TAGS: &str = "snapshot_tags";
-const RESERVED_CAPACITY: &str = "ReservedCapacity";
-const SPOT_TO_SPOT: &str = "SpotToSpotConsolidation";
 const LEARNED_MEMORY: &str = "learned_memory";
 const ZONAL_SHIFT: &str = "zonal_shift";
 const DRY_RUNS: &str = "dry_runs";
@@ -160,6 +159,8 @@ fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
 }
 
 fn read_gates(from: Fields<'_>) -> Result<Gates, FieldError> {
-    let gate = |name| Ok(from.word_if(name, FeatureGate::parse)?.unwrap_or_default());
-    Ok(Gates { reserved_capacity: gate(RESERVED_CAPACITY)?, spot_to_spot: gate(SPOT_TO_SPOT)? })
+    GateName::ALL.into_iter().try_fold(Gates::default(), |gates, gate| {
+        // An older stack doesn't have each gate.
+        Ok(gates.with(gate, from.word_if(gate.as_str(), FeatureGate::parse)?.unwrap_or_default()))
+    })
 }

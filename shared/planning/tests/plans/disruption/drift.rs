@@ -90,7 +90,7 @@ fn reserved(gate: FeatureGate, ids: &[&str]) -> DisruptionInput {
     };
     let of_class = ClassReservations::restored(ids.iter().map(reservation).collect());
     world.classes[0].reservations =
-        ReservedCapacity::behind(Gates { reserved_capacity: gate, ..Gates::default() })
+        ReservedCapacity::behind(&Gates::default().with(GateName::ReservedCapacity, gate))
             .map(|right| DriftingReservations { right, of_class });
     world
 }

@@ -35,7 +35,7 @@ use tenon_domain::id::{
     NodeName, NodePoolName, SecurityGroupId, SubnetId, Zone,
 };
 use tenon_domain::placement::LaunchPlacement;
-use tenon_domain::registry::{FeatureGate, Gates};
+use tenon_domain::registry::{FeatureGate, GateName, Gates};
 use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::{
     ClassReservation, ClassReservations, LaunchedInto, MatchCriteria, ReservationKind, ReservedCapacity,

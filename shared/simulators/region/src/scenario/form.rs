@@ -55,6 +55,9 @@ pub struct ClusterForm {
     /// Whether its gate `SpotToSpotConsolidation` is open.
     #[serde(default)]
     pub spot_to_spot_consolidation: bool,
+    /// Whether its gate `NodeRepair` is open.
+    #[serde(default)]
+    pub node_repair: bool,
     /// The owners of images that its stack allows; `self` and `amazon` where absent.
     #[serde(default)]
     pub image_owners: Vec<String>,
@@ -166,6 +169,16 @@ pub enum ScenarioStep {
     StopInstance {},
     /// Terminates the first running instance, by id, outside Tenon.
     TerminateInstance {},
+    /// A monitoring agent sets a condition of the first Nodes, by name.
+    NodeCondition {
+        /// Such as `NetworkingReady`.
+        condition: String,
+        /// `True`, `False` or `Unknown`.
+        status: String,
+        /// Of how many Nodes; one where absent.
+        #[serde(default = "one_node")]
+        nodes: usize,
+    },
     /// Deletes all launch templates.
     DeleteTemplates {},
     /// EC2 refuses every CreateFleet with this error.
@@ -378,6 +391,10 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SignedDuration
 
 fn optional_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SignedDuration>, D::Error> {
     duration(deserializer).map(Some)
+}
+
+const fn one_node() -> usize {
+    1
 }
 
 #[cfg(test)]

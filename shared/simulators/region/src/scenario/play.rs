@@ -19,7 +19,7 @@ use tenon_memory_table::block_on;
 use tenon_runtime::BusEvent;
 use tenon_runtime::error::chain;
 use tenon_simulated_cluster::SimulatedCluster;
-use tenon_snapshot::Kind;
+use tenon_snapshot::{Kind, object};
 use tenon_table::marks::{MarksError, Meant, clear_marks};
 use tenon_twin::CapacityPool;
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, ImageDefect, PublishedFamily};
@@ -164,6 +164,12 @@ impl Player {
             ScenarioStep::InterruptSpot {} => interrupt_spot(region)?,
             ScenarioStep::StopInstance {} => push_instance(region, InstanceState::Stopping)?,
             ScenarioStep::TerminateInstance {} => push_instance(region, InstanceState::ShuttingDown)?,
+            ScenarioStep::NodeCondition { condition, status, nodes } => {
+                let cluster = region.sites().next().ok_or("there is no cluster")?.cluster().clone();
+                for node in cluster.objects(Kind::Node).iter().take(*nodes) {
+                    cluster.set_node_condition(object::name(node), condition, status);
+                }
+            }
             ScenarioStep::DeleteTemplates {} => region.twin().delete_templates(),
             ScenarioStep::RefuseLaunches { code, message } => {
                 let error = Ec2Error::from_code("CreateFleet", code, message);

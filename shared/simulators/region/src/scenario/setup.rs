@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::{ClusterName, InstallationId, InstanceType, ParseIdError, Region as RegionName, Zone};
-use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, Registry};
+use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, GateName, Gates, Registry};
 use tenon_ec2::data::DataError;
 use tenon_ec2::port::{ImageArchitecture, Tags, cluster_arn};
 use tenon_memory_table::block_on;
@@ -226,10 +226,10 @@ fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) ->
         kubernetes_version: "1.35".to_owned(),
         service_cidr: "10.100.0.0/16".to_owned(),
         settings: ClusterSettings { zonal_shift: gate(form.zonal_shift), ..ClusterSettings::default() },
-        gates: Gates {
-            reserved_capacity: gate(form.reserved_capacity),
-            spot_to_spot: gate(form.spot_to_spot_consolidation),
-        },
+        gates: Gates::default()
+            .with(GateName::ReservedCapacity, gate(form.reserved_capacity))
+            .with(GateName::SpotToSpotConsolidation, gate(form.spot_to_spot_consolidation))
+            .with(GateName::NodeRepair, gate(form.node_repair)),
         agent_queue: format!("{}-agent-{name}", region.installation.id),
         agent_role: format!("arn:aws:iam::{}:role/{name}-tenon-agent", region.installation.account),
         allowed: Allowances {

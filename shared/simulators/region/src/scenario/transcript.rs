@@ -149,6 +149,12 @@ fn describe(step: &ScenarioStep) -> String {
         ScenarioStep::InterruptSpot {} => "interrupt a spot instance".to_owned(),
         ScenarioStep::StopInstance {} => "somebody stops an instance".to_owned(),
         ScenarioStep::TerminateInstance {} => "somebody terminates an instance".to_owned(),
+        ScenarioStep::NodeCondition { condition, status, nodes: 1 } => {
+            format!("condition {condition} of a Node becomes {status}")
+        }
+        ScenarioStep::NodeCondition { condition, status, nodes } => {
+            format!("condition {condition} of {nodes} Nodes becomes {status}")
+        }
         ScenarioStep::DeleteTemplates {} => "somebody deletes all launch templates".to_owned(),
         ScenarioStep::RefuseLaunches { code, .. } => format!("EC2 refuses launches: {code}"),
         ScenarioStep::AcceptLaunches {} => "EC2 takes launches again".to_owned(),

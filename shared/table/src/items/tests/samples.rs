@@ -28,7 +28,7 @@ use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::placement::ResolvedPlacementGroup;
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
-use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, Gates, Registry};
+use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, GateName, Gates, Registry};
 use tenon_domain::report::Shown;
 use tenon_domain::reservation::{ClassReservation, MatchCriteria, ReservationKind, ReservedCapacity};
 use tenon_domain::resources::{ResourceList, ResourceName};
@@ -201,7 +201,9 @@ pub(super) fn registry_entry() -> Registry {
             disruption_budget: Some(tenon_domain::budget::BudgetNodes::Percent(10)),
             ..ClusterSettings::default()
         },
-        gates: Gates { reserved_capacity: FeatureGate::Enabled, spot_to_spot: FeatureGate::Enabled },
+        gates: GateName::ALL
+            .into_iter()
+            .fold(Gates::default(), |gates, gate| gates.with(gate, FeatureGate::Enabled)),
         agent_queue: "https://sqs.us-east-1.amazonaws.com/1/agent-prod".into(),
         agent_role: "arn:aws:iam::1:role/agent-prod".into(),
         allowed: Allowances {
@@ -270,10 +272,9 @@ pub(super) fn class_status() -> ClassStatus {
         asked_profile: None,
         profile_seen: None,
         reservations: Some(SeenReservations {
-            right: ReservedCapacity::behind(Gates {
-                reserved_capacity: FeatureGate::Enabled,
-                ..Gates::default()
-            })
+            right: ReservedCapacity::behind(
+                &Gates::default().with(GateName::ReservedCapacity, FeatureGate::Enabled),
+            )
             .unwrap(),
             seen: SeenPart::Holds(vec![ClassReservation {
                 id: "cr-0abc".parse().unwrap(),

@@ -1,0 +1,99 @@
+//! A cluster whose invariants are checked at each step, and what they remember of it.
+
+use tenon_domain::id::ClusterName;
+use tenon_domain::registry::FeatureGate;
+use tenon_region::engine::SimulatedRegion;
+use tenon_region::scenario::ClusterForm;
+
+use crate::accepted::invariant_images_accepted;
+use crate::budgets::{PoolBudgets, invariant_budgets_hold};
+use crate::consolidated::{Consolidations, invariant_consolidation_saves, invariant_disrupting_is_held};
+use crate::deletions::invariant_deleted_are_tainted;
+use crate::detached::invariant_volumes_detached;
+use crate::empty::EmptyLong;
+use crate::evidence::invariant_evidence_held;
+use crate::history::{ClusterMoment, History};
+use crate::invariants::{self, Invariant};
+use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
+use crate::pace::HistoryPace;
+use crate::passed_over::invariant_failed_passed_over;
+use crate::repaired::invariant_sick_nodes_go;
+use crate::replaced_first::invariant_replacement_first;
+use crate::shifts::invariant_shifted_zones_are_left_alone;
+use crate::simulate::waiting_pods;
+use crate::turns::invariant_templates_there;
+use crate::validation::invariant_conditions_agree;
+
+/// A cluster whose invariants are checked.
+pub(crate) struct Watched {
+    pub(crate) cluster: ClusterName,
+    pub(crate) budgets: Vec<PoolBudgets>,
+    pub(crate) history: History,
+    pub(crate) empty: EmptyLong,
+    pub(crate) consolidations: Consolidations,
+    /// The gate `NodeRepair`.
+    repairs: FeatureGate,
+}
+
+impl Watched {
+    /// A cluster of a world; `None` for a wrong name.
+    pub(crate) fn of(form: &ClusterForm) -> Option<Self> {
+        Some(Self {
+            cluster: ClusterName::parse(form.name.as_str()).ok()?,
+            budgets: form.objects.iter().filter_map(PoolBudgets::of).collect(),
+            history: History::default(),
+            empty: EmptyLong::default(),
+            consolidations: Consolidations::default(),
+            repairs: if form.node_repair { FeatureGate::Enabled } else { FeatureGate::Disabled },
+        })
+    }
+
+    /// Checks the invariants of one cluster.
+    pub(crate) fn judge(
+        &mut self,
+        region: &SimulatedRegion,
+        moment: &ClusterMoment,
+        step: u32,
+        pace: HistoryPace,
+    ) -> Result<(), (Invariant, String)> {
+        let history = &mut self.history;
+        invariants::invariant_one_instance_per_claim(moment)?;
+        invariants::invariant_states_go_forward(moment, history)?;
+        invariants::invariant_nothing_unowned(moment, history)?;
+        let (launches, requests) = (region.twin().launches(), region.twin().requests());
+        invariants::invariant_images_available(&launches, &requests, history)?;
+        invariant_budgets_hold(moment, &self.budgets, history)?;
+        let waiting = waiting_pods(region, &self.cluster);
+        if let Some(site) = region.site(&self.cluster) {
+            let evictions = site.cluster().evictions();
+            let new = evictions.get(history.evictions_judged..).unwrap_or_default();
+            invariant_replacement_first(moment, new)?;
+            invariants::invariant_pod_budgets_hold(moment, &evictions, history)?;
+            history.crowded_out.observe(moment, &waiting, site.cluster());
+        }
+        invariant_evidence_held(region, &self.cluster, &mut history.evidence)?;
+        invariant_planned_memory_is_there(moment, &mut history.memory_judged)?;
+        history.shifts.look(region, &self.cluster);
+        invariant_shifted_zones_are_left_alone(moment, &mut history.shifts)?;
+        invariant_deleted_are_tainted(region, &self.cluster)?;
+        invariant_volumes_detached(region, &self.cluster, moment)?;
+        if self.repairs == FeatureGate::Enabled {
+            invariant_sick_nodes_go(region, &self.cluster, moment)?;
+        }
+        invariant_conditions_agree(region, &self.cluster)?;
+        history.unready.look(region, &self.cluster);
+        invariant_images_accepted(region, &self.cluster, &mut history.images, pace.class_lag())?;
+        let (form, lag) = (&mut history.class_form, pace.class_lag());
+        invariant_failed_passed_over(region, moment, &self.cluster, form, lag)?;
+        invariant_templates_there(moment)?;
+        invariant_consolidation_saves(region, &self.cluster, moment, &mut self.consolidations)?;
+        invariant_disrupting_is_held(region, &self.cluster, &moment.claims)?;
+        invariants::invariant_pods_counted_once(moment, &waiting, &history.crowded_out)?;
+        if step.is_multiple_of(20) {
+            invariant_learned_is_reported(region)?;
+            history.journal.read(region);
+            invariants::invariant_journal_explains(moment, history)?;
+        }
+        Ok(())
+    }
+}
