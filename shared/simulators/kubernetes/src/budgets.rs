@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::Evicted;
 use super::pods::{self, is_active, is_healthy};
+use super::scheduler::attached_volumes;
 use super::selector::matches_labels;
 use super::state::ClusterState;
 use super::store::child;
@@ -134,6 +135,7 @@ impl ClusterState {
                 object::at(&pod, "/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30),
             ),
             guarded: !standings.is_empty(),
+            has_volume: attached_volumes(&self.store, &pod).iter().any(|volume| !volume.shared),
             budgets: if is_healthy(&pod) {
                 standings.into_iter().map(|(name, standing)| (name, standing.allowed())).collect()
             } else {

@@ -95,6 +95,8 @@ pub struct Evicted {
     pub grace: SignedDuration,
     /// Whether a PodDisruptionBudget covers it.
     pub guarded: bool,
+    /// Whether it has a volume that one node at a time can have.
+    pub has_volume: bool,
     /// The PodDisruptionBudgets that it used: name, `disruptionsAllowed` just before. A pod that isn't Ready uses
     /// none if `unhealthyPodEvictionPolicy` lets it go, because it isn't among the healthy ones.
     pub budgets: Vec<(String, u32)>,

@@ -1,7 +1,8 @@
 //! The invariant of interrupted nodes: their pods stay while their replacements start.
 //!
 //! Decides from the evictions and from the claims that count the pods. Pods that go at once by the agent's rules aren't
-//! judged: those that a PodDisruptionBudget guards, and those that need half of the time that is left, or all of it.
+//! judged: those that a PodDisruptionBudget guards, those with a volume that one node at a time can have, and those that
+//! need half of the time that is left, or all of it.
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::{Claim, ClaimState};
@@ -24,7 +25,7 @@ pub(crate) fn invariant_replacement_first(
     moment: &ClusterMoment,
     evictions: &[Evicted],
 ) -> Result<(), (Invariant, String)> {
-    for eviction in evictions.iter().filter(|eviction| !eviction.guarded) {
+    for eviction in evictions.iter().filter(|eviction| !eviction.guarded && !eviction.has_volume) {
         let Some(uid) = pod_uid(&eviction.pod.namespace, &eviction.pod.name).ok() else { continue };
         let is_early = |claim: &Claim| {
             let ends = claim
