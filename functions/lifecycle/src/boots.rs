@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use tenon_domain::SignedDuration;
 use tenon_domain::boot::{BootFailure, BootFault, BootForm, BootRecord, blames_image};
+use tenon_domain::claim::joining::REGISTRATION_TIMEOUT;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::id::{ClaimName, ImageId, NodeClassName};
 use tenon_domain::journal::Decision;
@@ -20,7 +21,6 @@ use tenon_ec2::port::{InstanceState, StateReason};
 
 use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::plan::ClaimStep;
-use crate::step::REGISTRATION_TIMEOUT;
 
 /// How long `node-classes` has to look at a failed image, before the claims that it failed step.
 pub const CLASSES_LOOK: SignedDuration = SignedDuration::from_secs(5);

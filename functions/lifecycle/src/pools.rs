@@ -8,7 +8,7 @@
 
 use tenon_domain::Timestamp;
 use tenon_domain::api::NodePool;
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimPhase, LaunchOutcome};
 use tenon_domain::class_status::{ConditionStatus, ConditionType};
 use tenon_domain::id::NodePoolName;
 use tenon_domain::labels::PAUSE_DISRUPTION;
@@ -175,7 +175,7 @@ fn class_ready(pool: &NodePool, input: &LifecycleInput) -> FoundCondition {
 fn registration(pool: &NodePoolName, input: &LifecycleInput) -> FoundCondition {
     let of_pool = input.claims.values().filter(|claim| claim.pool == *pool);
     let mut outcomes: Vec<(Timestamp, &Claim, LaunchOutcome)> =
-        of_pool.filter_map(|claim| Some((claim.created_at, claim, outcome(claim)?))).collect();
+        of_pool.filter_map(|claim| Some((claim.created_at, claim, claim.outcome()?))).collect();
     outcomes.sort_by(|a, b| (b.0, &b.1.name).cmp(&(a.0, &a.1.name)));
     outcomes.truncate(OUTCOMES);
     let failures = outcomes.iter().filter(|(_, _, outcome)| *outcome == LaunchOutcome::Failed).count();
@@ -185,7 +185,7 @@ fn registration(pool: &NodePoolName, input: &LifecycleInput) -> FoundCondition {
             format!("no Node joined in time for {failures} of the last {} launches", outcomes.len());
         return FoundCondition::not(ConditionStatus::False, "RegistrationFailed", message);
     }
-    if outcomes.iter().any(|(_, _, outcome)| *outcome == LaunchOutcome::Registered) {
+    if outcomes.iter().any(|(_, _, outcome)| *outcome == LaunchOutcome::Joined) {
         return FoundCondition::holds(condition);
     }
     FoundCondition::not(
@@ -193,30 +193,4 @@ fn registration(pool: &NodePoolName, input: &LifecycleInput) -> FoundCondition {
         "AwaitingLaunch",
         "no Node of this NodePool has registered yet".to_owned(),
     )
-}
-
-/// How a launch ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LaunchOutcome {
-    Registered,
-    Failed,
-}
-
-fn outcome(claim: &Claim) -> Option<LaunchOutcome> {
-    match &claim.state {
-        ClaimState::Registered { .. } | ClaimState::Initialized { .. } | ClaimState::Disrupting { .. } => {
-            Some(LaunchOutcome::Registered)
-        }
-        ClaimState::Draining { reason, node, .. }
-        | ClaimState::Drained { reason, node, .. }
-        | ClaimState::Terminating { reason, node, .. }
-        | ClaimState::Terminated { reason, node, .. } => match (reason, node) {
-            (RemovalReason::RegistrationTimeout | RemovalReason::InitializationTimeout, _) => {
-                Some(LaunchOutcome::Failed)
-            }
-            (_, Some(_)) => Some(LaunchOutcome::Registered),
-            (_, None) => None,
-        },
-        ClaimState::Planned | ClaimState::LaunchFailed { .. } | ClaimState::Launched { .. } => None,
-    }
 }

@@ -9,6 +9,7 @@
 
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
+use tenon_domain::claim::joining::REGISTRATION_TIMEOUT;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::NodeName;
@@ -26,9 +27,6 @@ use crate::plan::LOOK_AGAIN;
 use crate::repair::{self, Health, REPAIR_GRACE, health};
 use crate::{TERMINATION_POLL, node};
 
-/// How long after its launch a Node must have joined. Source: kubernetes-sigs/karpenter
-/// `pkg/controllers/nodeclaim/lifecycle/liveness.go`.
-pub const REGISTRATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
 /// How long after registration an uninitialised Node is reported. Most are initialised by then, and it is longer than
 /// a sweep's interval, so that they need no wake of their own.
 pub const INITIALIZED_SOON: SignedDuration = SignedDuration::from_mins(4);

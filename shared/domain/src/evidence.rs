@@ -199,6 +199,15 @@ pub enum Waiting {
         /// When a launch is tried again.
         until: Timestamp,
     },
+    /// A pool's nodes don't join.
+    NodesNotJoining {
+        /// The pool.
+        pool: String,
+        /// How many rounds of launches failed in a row.
+        rounds: u32,
+        /// When a launch is tried again.
+        until: Timestamp,
+    },
     /// The cluster isn't in the registry: its per-cluster stack isn't deployed.
     ClusterNotRegistered,
     /// The table was restored, or unknown instances have our tags, and no person has confirmed it yet.
@@ -216,6 +225,7 @@ impl Waiting {
             Self::SnapshotMissing
             | Self::SnapshotStale { .. }
             | Self::SnapshotTooLarge { .. }
+            | Self::NodesNotJoining { .. }
             | Self::ClusterNotRegistered
             | Self::TableRestored => None,
         }
@@ -249,6 +259,12 @@ impl fmt::Display for Waiting {
                 message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))?;
                 write!(f, "); next launch at `{until}`, or when the NodePool or its EC2NodeClass changes")
             }
+            Self::NodesNotJoining { pool, rounds, until } => write!(
+                f,
+                "no Node of NodePool `{pool}` joined in time, {rounds} rounds of launches in a row: check an instance's boot (`aws ec2 \
+                 get-console-output`), the access entry of its role, its security groups and the way to the API server; next \
+                 launch at `{until}`, or when the NodePool's template or its EC2NodeClass changes"
+            ),
             Self::ClusterNotRegistered => {
                 f.write_str("the cluster isn't registered: deploy its per-cluster stack")
             }

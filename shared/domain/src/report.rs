@@ -250,6 +250,7 @@ impl Report {
         let (kind, name, shown) = match waiting {
             Waiting::NodeClassNotReady { class, .. } => (SubjectKind::Class, class.clone(), Shown::Event),
             Waiting::LaunchRefused { pool, .. } => (SubjectKind::Pool, pool.clone(), Shown::LaunchRefused),
+            Waiting::NodesNotJoining { pool, .. } => (SubjectKind::Pool, pool.clone(), Shown::Waiting),
             Waiting::CatalogNotHydrated { .. }
             | Waiting::CatalogStale { .. }
             | Waiting::SnapshotMissing

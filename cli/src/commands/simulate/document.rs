@@ -230,6 +230,7 @@ impl WaitingDocument {
             Waiting::SnapshotMissing
             | Waiting::SnapshotTooLarge { .. }
             | Waiting::LaunchRefused { .. }
+            | Waiting::NodesNotJoining { .. }
             | Waiting::ClusterNotRegistered
             | Waiting::TableRestored => (None, None, None),
         };

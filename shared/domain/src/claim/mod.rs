@@ -5,11 +5,13 @@
 //! consolidation gives up.
 
 mod interrupted;
+pub mod joining;
 mod phase;
 mod record;
 mod terms;
 
 pub use interrupted::InterruptionOrder;
+pub use joining::LaunchOutcome;
 pub use phase::{ClaimPhase, may_follow};
 pub use record::{
     BINDING_WINDOW, Claim, ClaimState, CommandRole, Consolidatable, Drift, DriftReason, ImpossibleTransition,

@@ -5,6 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tenon_domain::claim::Claim;
+use tenon_domain::claim::joining::{Joining, joining};
+use tenon_domain::class_hash::PoolHash;
 use tenon_domain::class_status::image_for;
 
 use crate::view::ClusterView;
@@ -104,10 +107,36 @@ impl<'a> ObservedCluster<'a> {
         if judged.readiness != PoolReadiness::Ready {
             return judged;
         }
+        let not_ready =
+            |waiting| JudgedPool { readiness: PoolReadiness::NotReady(waiting), ..judged.clone() };
+        let standing = match self.joining(pool) {
+            Joining::Fine => judged.standing,
+            Joining::Tries => PoolStanding::OnProbation,
+            Joining::Waits { rounds, until } => {
+                return not_ready(Waiting::NodesNotJoining { pool: pool.name.to_string(), rounds, until });
+            }
+        };
         match self.missing_part(pool) {
-            Ok(without) => JudgedPool { without, ..judged },
-            Err(waiting) => JudgedPool { readiness: PoolReadiness::NotReady(waiting), ..judged },
+            Ok(without) => JudgedPool { without, standing, ..judged },
+            Err(waiting) => not_ready(waiting),
         }
+    }
+
+    /// Whether the pool's nodes join: those of its template, its class and its image as they are now. Another of them may
+    /// be what was wrong.
+    fn joining(&self, pool: &NodePool) -> Joining {
+        let Some(class) = self.view.classes.get(&pool.template.node_class.name) else { return Joining::Fine };
+        let template = PoolHash::of(&pool.template);
+        let is_current = |claim: &&Claim| {
+            claim.pool == pool.name
+                && claim.pool_hash.is_none_or(|hash| hash == template)
+                && claim.class_hash.zip(class.hash).is_none_or(|(hash, now)| hash == now)
+                && claim
+                    .state
+                    .instance()
+                    .is_none_or(|of| class.images.iter().any(|image| image.id == of.image))
+        };
+        joining(self.view.claims.values().filter(is_current), self.view.now)
     }
 
     fn class_ready(
