@@ -13,7 +13,7 @@ use tenon_domain::api::pod::DoNotDisrupt;
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::claim::{Drift, RemovalReason, Terms};
 use tenon_domain::class_status::ClassStatus;
-use tenon_domain::command::Command;
+use tenon_domain::command::{Command, CommandState};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
@@ -27,7 +27,7 @@ use tenon_launching::build::{Built, LaunchInput, build};
 use tenon_launching::zones::ZoneTally;
 use tenon_planning::disruption::{
     self, ClaimView, ClassReadiness, ClassView, CommandStep, DisruptionInput, DisruptionPlan,
-    DriftingReservations, HaltState, NodeView,
+    DriftingReservations, HaltState, MovingTime, NodeView,
 };
 use tenon_planning::provision::Purpose;
 use tenon_state::cluster::{ObservedCluster, ReadyClass};
@@ -190,10 +190,25 @@ fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -
         pools: snapshot.node_pools.clone(),
         pdbs: snapshot.pdbs.clone(),
         commands: view.commands.values().filter(|command| command.is_active()).cloned().collect(),
+        moved: moved(view),
         replaced_drift: replaced_drift(view),
         counted: world.counted(),
         world: world.input(world.pending(), Purpose::PendingPods, &BTreeSet::new()),
     }
+}
+
+/// When consolidations moved pods.
+fn moved(view: &ClusterView) -> Vec<MovingTime> {
+    let consolidations =
+        view.commands.values().filter(|command| command.reason == RemovalReason::Underutilized);
+    let time = |command: &Command| {
+        let to = match command.state {
+            CommandState::Replacing { .. } | CommandState::Draining { .. } => view.now,
+            CommandState::Done { at } => at,
+        };
+        MovingTime { from: command.created_at, to }
+    };
+    consolidations.map(time).collect()
 }
 
 /// The drift for which each command replaced its candidates.

@@ -82,6 +82,8 @@ keys! {
     BUDGET_TIME_ZONE = "tenon.dev/budget-time-zone";
     /// Annotation on pools, Tenon's own: how old a consolidated node must be.
     MINIMUM_NODE_LIFETIME = "tenon.dev/minimum-node-lifetime";
+    /// A NodePool's: how long pods rest that a consolidation moved.
+    MOVED_PODS_REST = "tenon.dev/moved-pods-rest";
     /// `c`, `m`, `r`, …
     INSTANCE_CATEGORY = "karpenter.k8s.aws/instance-category";
     /// `m5`, `c7g`, …

@@ -1,16 +1,18 @@
 //! What a consolidation must save, and how old its nodes must be.
 //!
-//! Decides the grammar of two annotations of a NodePool, `tenon.dev/minimum-savings` and
-//! `tenon.dev/minimum-node-lifetime`, and their defaults. It doesn't decide what is saved.
+//! Decides the grammar of three annotations of a NodePool, `tenon.dev/minimum-savings`, `tenon.dev/minimum-node-lifetime`
+//! and `tenon.dev/moved-pods-rest`, and their defaults. It doesn't decide what is saved.
 
 use jiff::SignedDuration;
 
 use crate::api::NodePool;
-use crate::labels::{MINIMUM_NODE_LIFETIME, MINIMUM_SAVINGS};
+use crate::labels::{MINIMUM_NODE_LIFETIME, MINIMUM_SAVINGS, MOVED_PODS_REST};
 use crate::manifest::duration::parse_plain;
 use crate::money::UsdPerHour;
 use crate::pool_annotations::{PoolAnnotationError, read};
 
+/// How long moved pods rest where their pool doesn't say: where pods come and go all day, each is moved about twice a day.
+const MOVED_PODS_REST_FOR: SignedDuration = SignedDuration::from_hours(12);
 /// A whole in hundredths of a percent.
 const WHOLE: u64 = 10_000;
 
@@ -70,12 +72,20 @@ impl std::fmt::Display for MinimumSavings {
 }
 
 /// A pool's own terms of consolidation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConsolidationTerms {
     /// The least saving.
     pub savings: MinimumSavings,
     /// The least age of a node.
     pub lifetime: SignedDuration,
+    /// How long pods rest that a consolidation moved.
+    pub rest: SignedDuration,
+}
+
+impl Default for ConsolidationTerms {
+    fn default() -> Self {
+        Self { savings: MinimumSavings::default(), lifetime: SignedDuration::ZERO, rest: MOVED_PODS_REST_FOR }
+    }
 }
 
 impl ConsolidationTerms {
@@ -89,7 +99,12 @@ impl ConsolidationTerms {
         let savings = read(pool, MINIMUM_SAVINGS, share, MinimumSavings::parse)?;
         let time = "hours, minutes and seconds such as `1h30m`";
         let lifetime = read(pool, MINIMUM_NODE_LIFETIME, time, parse_plain)?;
-        Ok(Self { savings: savings.unwrap_or_default(), lifetime: lifetime.unwrap_or_default() })
+        let rest = read(pool, MOVED_PODS_REST, time, parse_plain)?;
+        Ok(Self {
+            savings: savings.unwrap_or_default(),
+            lifetime: lifetime.unwrap_or_default(),
+            rest: rest.unwrap_or(MOVED_PODS_REST_FOR),
+        })
     }
 }
 

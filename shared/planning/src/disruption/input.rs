@@ -45,6 +45,8 @@ pub struct DisruptionInput {
     pub pdbs: Vec<PodDisruptionBudget>,
     /// Commands that are active.
     pub commands: Vec<Command>,
+    /// When consolidations moved pods lately.
+    pub moved: Vec<MovingTime>,
     /// The drift for which commands, done ones among them, replaced their candidates.
     pub replaced_drift: BTreeMap<CommandId, Drift>,
     /// Pods that are counted on claims that offer room, replacements' among them, with their claims.
@@ -52,6 +54,23 @@ pub struct DisruptionInput {
     /// The world that pods move in: nodes (named as in [`ClaimView::node`]), pools with their instance types,
     /// DaemonSets. Its `pods` are the pending ones, which take their room first; its `purpose` isn't read.
     pub world: provision::ProvisionInput,
+}
+
+/// The time in which a consolidation moved pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MovingTime {
+    /// When it began.
+    pub from: Timestamp,
+    /// When its nodes were gone.
+    pub to: Timestamp,
+}
+
+impl MovingTime {
+    /// Whether it was going on then.
+    #[must_use]
+    pub fn holds(&self, at: Timestamp) -> bool {
+        self.from <= at && at <= self.to
+    }
 }
 
 /// Whether anything may be taken away.

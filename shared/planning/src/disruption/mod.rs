@@ -35,7 +35,8 @@ use tenon_domain::pool_annotations;
 use tenon_domain::savings::ConsolidationTerms;
 
 pub use input::{
-    ClaimView, ClassReadiness, ClassView, DisruptionInput, DriftingReservations, HaltState, NodeView,
+    ClaimView, ClassReadiness, ClassView, DisruptionInput, DriftingReservations, HaltState, MovingTime,
+    NodeView,
 };
 pub use output::{
     Adoption, Advance, CommandStep, ConsolidatableMark, DisruptionPlan, DisruptionRefusal, DisruptionReport,
@@ -214,6 +215,7 @@ fn held(input: &DisruptionInput, node: &NodeView, word: PodsWord) -> Result<(), 
         | RefusalReason::PoolNotFound { .. }
         | RefusalReason::Paused { .. }
         | RefusalReason::SavesTooLittle { .. }
+        | RefusalReason::MovedLately { .. }
         | RefusalReason::SpotToSpotDisabled
         | RefusalReason::TooFewSpotTypes { .. }
         | RefusalReason::MinValuesUnmet { .. }

@@ -9,7 +9,7 @@ use tenon_domain::class_hash::{ClassHash, PoolHash};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId, NamespacedName, NodePoolName, SecurityGroupId};
 use tenon_domain::journal::{Subject, SubjectKind};
-use tenon_domain::labels::{MINIMUM_SAVINGS, PAUSE_DISRUPTION};
+use tenon_domain::labels::{MINIMUM_SAVINGS, MOVED_PODS_REST, PAUSE_DISRUPTION};
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::pool_annotations::PoolAnnotationError;
 use tenon_domain::report::{self, Finding, counted};
@@ -299,6 +299,15 @@ pub enum RefusalReason {
         /// What the pool asks for.
         least: MinimumSavings,
     },
+    /// Too many of its pods were moved lately.
+    MovedLately {
+        /// Its pool.
+        pool: NodePoolName,
+        /// How many.
+        moved: usize,
+        /// How long the pool lets them rest.
+        rest: SignedDuration,
+    },
     /// Only another spot node would be cheaper, and the gate is closed.
     SpotToSpotDisabled,
     /// Too few types of spot nodes would be cheaper.
@@ -359,6 +368,12 @@ impl fmt::Display for RefusalReason {
             Self::Paused { pool } => write!(
                 f,
                 "voluntary disruption is paused, by annotation `{PAUSE_DISRUPTION}` of NodePool `{pool}` or by the setting `VoluntaryDisruption` of the cluster's stack"
+            ),
+            Self::MovedLately { pool, moved, rest } => write!(
+                f,
+                "{} moved within the last {rest:#} for cheaper nodes, and another move so soon doesn't save enough: NodePool \
+                 `{pool}`'s annotation `{MOVED_PODS_REST}` changes that",
+                counted(*moved, "of its pods", "of its pods")
             ),
             Self::SavesTooLittle { pool, hundredths, least } => {
                 match hundredths / 100 {

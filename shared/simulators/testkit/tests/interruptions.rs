@@ -13,7 +13,7 @@ use tenon_twin::CapacityPool;
 
 mod one_pool;
 
-use one_pool::{OnePool, deployment, name, pass};
+use one_pool::{LARGE, OnePool, deployment, name, never, pass};
 
 /// From a launch to a Ready node.
 const STARTS: [i64; 4] = [25, 45, 60, 90];
@@ -102,7 +102,8 @@ fn volume() -> [Value; 2] {
 
 fn region(workload: Workload, start: i64, order: &str) -> SimulatedRegion {
     let annotations = json!({"tenon.dev/interruption": order});
-    OnePool { title: workload.name(), capacity_type: "spot", start, annotations, budget: "10%" }.region()
+    let (capacity_type, disruption) = ("spot", never("10%"));
+    OnePool { title: workload.name(), capacity_type, start, annotations, disruption, types: &LARGE }.region()
 }
 
 /// The pod-seconds that aren't ready from the interruption until everything runs again.

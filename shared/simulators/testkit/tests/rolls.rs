@@ -14,7 +14,7 @@ use tenon_region::scenario::ImageForm;
 
 mod one_pool;
 
-use one_pool::{OnePool, deployment, image, name, pass};
+use one_pool::{LARGE, OnePool, deployment, image, name, never, pass};
 
 /// From a launch to a Ready node.
 const START: i64 = 3;
@@ -31,7 +31,9 @@ fn running(region: &SimulatedRegion) -> BTreeSet<InstanceId> {
 /// The time from the first drifted claim to the request that ends the last old node.
 fn rolled(nodes: u32, budget: &str) -> SignedDuration {
     let annotations = json!({});
-    let pool = OnePool { title: "a roll", capacity_type: "on-demand", start: START, annotations, budget };
+    let (capacity_type, disruption) = ("on-demand", never(budget));
+    let pool =
+        OnePool { title: "a roll", capacity_type, start: START, annotations, disruption, types: &LARGE };
     let mut region = pool.region();
     pass(&mut region, SignedDuration::from_mins(3));
     let spec = json!({"containers": [{"name": "web", "resources": {"requests": {"cpu": "1500m"}}}]});

@@ -18,6 +18,7 @@ use tenon_domain::id::{ClaimName, InstanceType};
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::savings::ConsolidationTerms;
 
+use super::rest;
 use crate::disruption::blocked::{PodsWord, reschedulable};
 use crate::disruption::expiry::is_expired;
 use crate::disruption::input::{ClaimView, DisruptionInput, NodeView};
@@ -42,6 +43,8 @@ pub(crate) struct UsedNode<'a> {
     /// Zero where it isn't known: such a node may only go without a replacement.
     pub(crate) price: UsdPerHour,
     pub(crate) disruption: u64,
+    /// What a move must save for pods that were moved lately.
+    pub(crate) rests: UsdPerHour,
     /// What keeps it, though it may cost too much.
     pub(crate) kept: Option<NotDisrupted>,
 }
@@ -98,6 +101,7 @@ impl<'a> UsedNode<'a> {
         }
         let instance = view.claim.state.instance()?;
         let of_pool = input.world.pools.iter().find(|one| one.pool.name == pool.name)?;
+        let price = price(view, of_pool).unwrap_or_default();
         Some(Self {
             view,
             node,
@@ -105,7 +109,8 @@ impl<'a> UsedNode<'a> {
             terms,
             instance_type: &instance.instance_type,
             capacity_type: instance.capacity_type,
-            price: price(view, of_pool).unwrap_or_default(),
+            rests: rest::worth(price, &pods, &input.moved, (terms.rest, input.now)),
+            price,
             disruption: cost::disruption(&pods),
             kept: held(input, node, PodsWord::Counts).err(),
             pods,

@@ -12,6 +12,7 @@
 mod balanced;
 mod candidate;
 mod proposal;
+mod rest;
 mod search;
 
 use std::collections::{BTreeMap, BTreeSet};

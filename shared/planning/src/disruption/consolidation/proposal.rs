@@ -15,6 +15,7 @@ use tenon_domain::registry::{FeatureGate, MinValuesPolicy};
 
 use super::balanced::PoolTotals;
 use super::candidate::UsedNode;
+use super::rest;
 use crate::disruption::input::DisruptionInput;
 use crate::disruption::output::RefusalReason;
 use crate::provision::{AskReason, Placement, PlannedClaim, PoolInput, ProvisionPlan, UsableOffering};
@@ -200,8 +201,14 @@ impl<'a> Judge<'_, 'a> {
         self.all(nodes).map(|used| used.price).sum()
     }
 
-    /// What must be saved: the most that one of the nodes' pools asks for.
+    /// What must be saved: the most that one of the nodes' pools asks for, and what is due to pods that moved lately.
     fn least(&self, nodes: &[usize], now: UsdPerHour) -> UsdPerHour {
+        let rests: UsdPerHour = self.all(nodes).map(|used| used.rests).sum();
+        self.minimum(nodes, now) + rests
+    }
+
+    /// The most that one of the nodes' pools asks for.
+    fn minimum(&self, nodes: &[usize], now: UsdPerHour) -> UsdPerHour {
         self.all(nodes).map(|used| used.terms.savings.of(now)).max().unwrap_or_default()
     }
 
@@ -217,6 +224,13 @@ impl<'a> Judge<'_, 'a> {
 
     fn too_little(&self, nodes: &[usize], saves: UsdPerHour, now: UsdPerHour) -> Option<RefusalReason> {
         let used = self.used(*nodes.first()?)?;
+        if saves > UsdPerHour::ZERO && saves >= self.minimum(nodes, now) {
+            let moved = self
+                .all(nodes)
+                .map(|used| rest::moved(&used.pods, &self.input.moved, used.terms.rest, self.input.now));
+            let (pool, rest) = (used.pool.name.clone(), used.terms.rest);
+            return Some(RefusalReason::MovedLately { pool, moved: moved.sum(), rest });
+        }
         let hundredths = u128::from(saves.nanos()).saturating_mul(10_000).checked_div(now.nanos().into())?;
         (saves > UsdPerHour::ZERO).then(|| RefusalReason::SavesTooLittle {
             pool: used.pool.name.clone(),

@@ -7,7 +7,7 @@ use tenon_domain::id::ZoneId;
 use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::Requirements;
-use tenon_planning::disruption::UndoCause;
+use tenon_planning::disruption::{MovingTime, UndoCause};
 use tenon_planning::provision::{PlannedClaim, PoolInput};
 
 /// A type by its CPUs, with a price in cents an hour, on demand and spot, in one zone.
@@ -191,6 +191,43 @@ fn an_old_enough_node_goes_and_a_young_one_waits() {
     let (young, _) = looked_twice(&world);
     assert_eq!((young.commands.len(), young.wake_at), (0, Some(at(800))));
     assert_eq!(after(&world, 800).0.commands.len(), 1);
+}
+
+/// A node at a half with a pod that a consolidation moved so many hours ago, beside one with room for it.
+fn moved(hours: i64, rest: Option<&str>) -> DisruptionInput {
+    let nodes = [("x.large", OnDemand, [500].as_slice()), ("x.large", OnDemand, [500].as_slice())];
+    let mut world = used(vec![machine("x.large", 2, 10)], &[OnDemand], &nodes);
+    let bound = at(0) - SignedDuration::from_hours(hours);
+    for view in &mut world.claims {
+        view.node.as_mut().unwrap().pods[0].bound_at = Some(bound);
+    }
+    world.moved = vec![MovingTime { from: bound - SignedDuration::from_mins(1), to: bound }];
+    if let Some(rest) = rest {
+        change(&mut world, |pool| {
+            pool.meta.annotations.insert(labels::MOVED_PODS_REST.to_owned(), rest.to_owned());
+        });
+    }
+    world
+}
+
+#[test]
+fn pods_that_were_moved_lately_arent_moved_for_little_again() {
+    // A node less saves all of its price: that is worth it after half of the rest.
+    let commands = |hours, rest| looked_twice(&moved(hours, rest)).0.commands.len();
+    assert_eq!((commands(5, None), commands(6, None), commands(7, None)), (0, 0, 1));
+    assert_eq!((commands(3, Some("4h")), commands(1, Some("4h"))), (1, 0));
+    assert_eq!(commands(1, Some("0s")), 1);
+    let (_, report) = looked_twice(&moved(5, None));
+    assert_eq!(refusals(&report), BTreeMap::from([("MovedLately", 2)]));
+    assert_eq!(
+        report.refusals[0].reason.to_string(),
+        "1 of its pods moved within the last 12h for cheaper nodes, and another move so soon doesn't save enough: \
+         NodePool `default`'s annotation `tenon.dev/moved-pods-rest` changes that"
+    );
+    // Pods that came at another time are no moved ones.
+    let mut others = moved(5, None);
+    others.moved[0].to = others.moved[0].from;
+    assert_eq!(looked_twice(&others).0.commands.len(), 1);
 }
 
 /// A spot node, and so many cheaper types.

@@ -167,6 +167,7 @@ pub(super) fn cluster(claims: Vec<ClaimView>, budget: BudgetNodes) -> Disruption
         pools: vec![default.pool],
         pdbs: Vec::new(),
         commands: Vec::new(),
+        moved: Vec::new(),
         replaced_drift: BTreeMap::new(),
         counted: BTreeMap::new(),
         world,

@@ -1,4 +1,4 @@
-//! A region with one cluster, one NodePool and three instance types in two zones.
+//! A region with one cluster and one NodePool in two zones.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -18,8 +18,20 @@ pub(crate) struct OnePool<'a> {
     pub(crate) start: i64,
     /// The pool's.
     pub(crate) annotations: Value,
-    /// The pool's.
-    pub(crate) budget: &'a str,
+    /// The pool's `spec.disruption`.
+    pub(crate) disruption: Value,
+    /// The region's types.
+    pub(crate) types: &'a [&'a str],
+}
+
+/// Types of one size and nearly one price.
+#[allow(dead_code, reason = "not every test has few types")]
+pub(crate) const LARGE: [&str; 3] = ["m5.large", "m6i.large", "m6a.large"];
+
+/// `spec.disruption` of a pool that never consolidates.
+#[allow(dead_code, reason = "not every test has such a pool")]
+pub(crate) fn never(budget: &str) -> Value {
+    json!({"consolidateAfter": "Never", "budgets": [{"nodes": budget}]})
 }
 
 impl OnePool<'_> {
@@ -38,7 +50,7 @@ impl OnePool<'_> {
                     "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
                     "requirements": [
                         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [self.capacity_type]}]}},
-                "disruption": {"consolidateAfter": "Never", "budgets": [{"nodes": self.budget}]}},
+                "disruption": self.disruption},
         });
         let cluster =
             ClusterForm { name: CLUSTER.to_owned(), objects: vec![class, pool], ..ClusterForm::default() };
@@ -46,7 +58,7 @@ impl OnePool<'_> {
             title: self.title.to_owned(),
             region: "us-east-1".to_owned(),
             seed: 1,
-            types: ["m5.large", "m6i.large", "m6a.large"].map(str::to_owned).to_vec(),
+            types: self.types.iter().map(|name| (*name).to_owned()).collect(),
             zones: ["us-east-1a", "us-east-1b"].map(str::to_owned).to_vec(),
             clusters: vec![cluster],
             images: vec![image("node-1")],

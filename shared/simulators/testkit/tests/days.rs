@@ -1,0 +1,203 @@
+//! What consolidation saves, and what it costs: nodes that are hardly used, and days and nights of a workload.
+//!
+//! Prints its figures: `cargo test -p tenon-testkit --test days -- --nocapture`. The month:
+//! `cargo test --release -p tenon-testkit --test days -- --ignored --nocapture`.
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+#![expect(clippy::cast_possible_truncation, reason = "replicas are below 100")]
+#![expect(clippy::cast_precision_loss, reason = "prices and counts are far below 2^52")]
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use tenon_ec2::port::TargetCapacityType;
+use tenon_region::engine::SimulatedRegion;
+use tenon_snapshot::Kind;
+use tenon_twin::InstanceRecord;
+
+mod one_pool;
+
+use one_pool::{OnePool, deployment, name, pass};
+
+const TYPES: [&str; 12] = [
+    "m5.large",
+    "m5.xlarge",
+    "m5.2xlarge",
+    "m6a.large",
+    "m6a.xlarge",
+    "m6a.2xlarge",
+    "c6a.large",
+    "c6a.xlarge",
+    "c6a.2xlarge",
+    "r6a.large",
+    "r6a.xlarge",
+    "r6a.2xlarge",
+];
+const QUARTER: SignedDuration = SignedDuration::from_mins(15);
+
+fn region(title: &str, disruption: Value, capacity_type: &str) -> SimulatedRegion {
+    let annotations = json!({});
+    let mut region =
+        OnePool { title, capacity_type, start: 45, annotations, disruption, types: &TYPES }.region();
+    pass(&mut region, SignedDuration::from_mins(3));
+    region
+}
+
+fn consolidating(after: &str, budget: &str) -> Value {
+    json!({"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": after,
+        "budgets": [{"nodes": budget}]})
+}
+
+fn never() -> Value {
+    one_pool::never("100%")
+}
+
+fn pods(name: &str, replicas: u32, (cpu, memory): (&str, &str)) -> Value {
+    let requests = json!({"cpu": cpu, "memory": memory});
+    deployment(name, replicas, json!({"containers": [{"name": name, "resources": {"requests": requests}}]}))
+}
+
+fn apply(region: &SimulatedRegion, object: Value) {
+    region.site(&name()).unwrap().cluster().apply(object).unwrap();
+}
+
+fn scale(region: &SimulatedRegion, of: &str, replicas: i64) {
+    region.site(&name()).unwrap().cluster().scale(of, |_| replicas).unwrap();
+}
+
+fn evictions(region: &SimulatedRegion) -> usize {
+    region.site(&name()).unwrap().cluster().evictions().len()
+}
+
+/// USD an hour of the instances that run now.
+fn price(region: &SimulatedRegion) -> f64 {
+    let running = region.twin().instances().into_iter().filter(|record| record.terminated_at.is_none());
+    let of = |record: Arc<InstanceRecord>| {
+        let one = &record.instance;
+        let price = region.twin().price(one.capacity_type, &one.instance_type, &one.zone);
+        price.map_or(0.0, |price| price.nanos() as f64 / 1e9)
+    };
+    running.map(of).sum()
+}
+
+/// A hundred nodes at a fifth of their CPU, and what they settle to.
+#[test]
+fn a_hundred_nodes_at_a_fifth_settle_near_the_bound_of_their_pods_and_stay() {
+    let mut region = region("hardly used", never(), "on-demand");
+    apply(&region, pods("big", 100, ("1200m", "4Gi")));
+    apply(&region, pods("small", 100, ("380m", "700Mi")));
+    pass(&mut region, SignedDuration::from_mins(20));
+    scale(&region, "big", 0);
+    pass(&mut region, SignedDuration::from_mins(5));
+    let before = price(&region);
+    let pool = region.site(&name()).unwrap().cluster().objects(Kind::NodePool)[0].clone();
+    let mut pool = Value::clone(&pool);
+    pool["spec"]["disruption"] = consolidating("0s", "100%");
+    apply(&region, pool);
+    pass(&mut region, SignedDuration::from_mins(90));
+    let (settled, moved) = (price(&region), evictions(&region));
+    pass(&mut region, SignedDuration::from_hours(3));
+    let (later, again) = (price(&region), evictions(&region) - moved);
+    let bound = 100.0 * 0.38 * cheapest_cpu(&region);
+    println!(
+        "hardly used: {before:.2} USD an hour, {settled:.2} settled, {later:.2} three hours later, {bound:.2} the bound; \
+         {moved} evictions, then {again}"
+    );
+    assert!(settled <= 1.1 * bound, "{settled} of {bound}");
+    assert_eq!((later.to_bits(), again), (settled.to_bits(), 0));
+}
+
+/// The replicas of the workload's Deployments at a time of the day, in quarters of an hour: a night's, a day's, and a few
+/// that come and go.
+fn replicas(quarter: u32) -> [i64; 3] {
+    let hour = f64::from(quarter % 96) / 4.0;
+    let day = (0.5 - 0.5 * (std::f64::consts::TAU * hour / 24.0).cos()).powi(2);
+    let coming = i64::from(quarter.wrapping_mul(2_654_435_761) >> 28);
+    [12 + (60.0 * day).round() as i64, 6 + (18.0 * day).round() as i64, coming]
+}
+
+/// What some days of the workload cost.
+struct Cost {
+    /// USD.
+    paid: f64,
+    /// USD, if the pods of each moment had their cheapest nodes, full to the brim.
+    bound: f64,
+    evictions: usize,
+    /// Pods that were made for the replicas.
+    pods: i64,
+    /// Pods, times days.
+    pod_days: f64,
+}
+
+const SHAPES: [(&str, (&str, &str), f64, f64); 3] = [
+    ("web", ("600m", "1Gi"), 0.6, 1.0),
+    ("api", ("1500m", "3Gi"), 1.5, 3.0),
+    ("jobs", ("900m", "2Gi"), 0.9, 2.0),
+];
+
+/// USD an hour of the cheapest CPU of these types: no plan of pods that mostly ask for CPU is cheaper.
+fn cheapest_cpu(region: &SimulatedRegion) -> f64 {
+    let zone = "us-east-1a".parse().unwrap();
+    let of = |name: &str| {
+        let cpus = match name.split('.').next_back() {
+            Some("large") => 2.0,
+            Some("xlarge") => 4.0,
+            _ => 8.0,
+        };
+        let price = region.twin().price(TargetCapacityType::OnDemand, &name.parse().unwrap(), &zone).unwrap();
+        price.nanos() as f64 / 1e9 / cpus
+    };
+    TYPES.iter().map(|name| of(name)).fold(f64::INFINITY, f64::min)
+}
+
+fn lived(days: u32, disruption: Value) -> Cost {
+    let mut region = region("days and nights", disruption, "on-demand");
+    for ((name, requests, _, _), replicas) in SHAPES.iter().zip(replicas(0)) {
+        apply(&region, pods(name, u32::try_from(replicas).unwrap(), *requests));
+    }
+    pass(&mut region, QUARTER);
+    let (cheapest, begun) = (cheapest_cpu(&region), evictions(&region));
+    let mut cost =
+        Cost { paid: 0.0, bound: 0.0, evictions: 0, pods: replicas(0).iter().sum(), pod_days: 0.0 };
+    for quarter in 1..=days * 96 {
+        let (before, wanted) = (replicas(quarter - 1), replicas(quarter));
+        cost.pods += wanted.iter().zip(before).map(|(now, before)| (now - before).max(0)).sum::<i64>();
+        for ((name, ..), replicas) in SHAPES.iter().zip(wanted) {
+            scale(&region, name, replicas);
+        }
+        for _ in 0..5 {
+            cost.paid += price(&region) / 20.0;
+            pass(&mut region, SignedDuration::from_mins(3));
+        }
+        let cpu: f64 = SHAPES.iter().zip(wanted).map(|((.., cpu, _), replicas)| cpu * replicas as f64).sum();
+        cost.bound += cpu * cheapest / 4.0;
+        cost.pod_days += wanted.iter().sum::<i64>() as f64 / 96.0;
+    }
+    cost.evictions = evictions(&region) - begun;
+    cost
+}
+
+fn check(days: u32) {
+    let (with, without) = (lived(days, consolidating("5m", "10%")), lived(days, never()));
+    let (of_pods, of_days) =
+        (with.evictions as f64 / with.pods as f64, with.evictions as f64 / with.pod_days);
+    println!(
+        "{days} days: {:.2} USD with consolidation, {:.2} without, {:.2} the bound; {} evictions: {of_pods:.2} a pod, \
+         {of_days:.2} a pod and day",
+        with.paid, without.paid, with.bound, with.evictions
+    );
+    assert!(with.paid <= 0.7 * without.paid, "{} of {}", with.paid, without.paid);
+    assert!(with.paid <= 1.3 * with.bound, "{} of {}", with.paid, with.bound);
+    assert!(of_pods <= 2.0, "{of_pods}");
+}
+
+#[test]
+fn a_day_and_a_night_cost_a_third_less_and_nearly_as_little_as_full_nodes() {
+    check(1);
+}
+
+#[test]
+#[ignore = "a quarter of an hour"]
+fn thirty_days_and_nights() {
+    check(30);
+}
