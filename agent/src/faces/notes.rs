@@ -77,6 +77,7 @@ pub(super) fn removal(claim: &Claim, object: &Value, node: Option<&Value>) -> Ve
         RemovalReason::CapacityReservationInterrupted => {
             ("CapacityReservationInstanceInterrupted", NoteKind::Warning)
         }
+        RemovalReason::RebalanceRecommended => ("SpotRebalanceRecommendation", NoteKind::Normal),
         RemovalReason::ScheduledChange => ("InstanceUnhealthy", NoteKind::Warning),
         RemovalReason::InstanceStopped => ("InstanceStopping", NoteKind::Warning),
         RemovalReason::InstanceTerminated => ("InstanceTerminating", NoteKind::Warning),

@@ -1,7 +1,11 @@
-//! Doorbells: the agent drains, `provisioner` makes room elsewhere, `lifecycle` watches the drain. Best effort.
+//! Doorbells: the agent drains, `provisioner` makes room elsewhere, `lifecycle` watches the drain, `disruption` replaces
+//! what may stay for now. Best effort.
+
+use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 use serde_json::json;
+use tenon_domain::claim::{Claim, ClaimPhase};
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
 use tenon_runtime::{BusEvent, Ports, Signals};
@@ -10,8 +14,11 @@ use crate::plan::{Event, InterruptionPlan};
 
 /// Rings for all plans of a cluster.
 pub async fn execute<P: Ports>(ports: &P, cluster: &ClusterName, plans: &[InterruptionPlan]) {
-    let drains = plans.iter().any(|plan| plan.claim.is_some());
-    if drains {
+    let (drained, announced): (Vec<&Claim>, Vec<&Claim>) = plans
+        .iter()
+        .filter_map(|plan| plan.claim.as_ref())
+        .partition(|claim| claim.phase() == ClaimPhase::Draining);
+    if !drained.is_empty() {
         ports.signals().ring_agent(cluster).await;
     }
     let events: Vec<BusEvent> = plans
@@ -22,10 +29,16 @@ pub async fn execute<P: Ports>(ports: &P, cluster: &ClusterName, plans: &[Interr
     if !events.is_empty() {
         ports.signals().publish(&events).await;
     }
-    if drains {
-        for function in [FunctionName::Provisioner, FunctionName::Lifecycle] {
-            ports.signals().wake(function, cluster, SignedDuration::ZERO).await;
-        }
+    let mut woken = BTreeSet::new();
+    if !drained.is_empty() {
+        woken.extend([FunctionName::Provisioner, FunctionName::Lifecycle]);
+    }
+    // The pool of an announced one decides whether it stays.
+    if !announced.is_empty() {
+        woken.extend([FunctionName::Disruption, FunctionName::Lifecycle]);
+    }
+    for function in woken {
+        ports.signals().wake(function, cluster, SignedDuration::ZERO).await;
     }
 }
 

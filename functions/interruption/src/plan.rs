@@ -3,9 +3,13 @@
 //! Decides from an [`InterruptionInput`] alone. A leaving claim is unchanged, so a second plan for the same warning is empty.
 
 use jiff::Timestamp;
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, may_follow};
+use tenon_domain::claim::{
+    AnnouncementKind, Claim, ClaimPhase, ClaimState, InstanceAnnouncement, LaunchedInstance, RemovalReason,
+    forced_at, may_follow,
+};
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::labels::REBALANCE;
 use tenon_domain::unavailable::{
     Mark, OfferingKey, RESERVATION_INTERRUPTION, Refusal, RefusalCause, SPOT_INTERRUPTION, UnavailableKey,
 };
@@ -73,13 +77,16 @@ pub fn plan(input: &InterruptionInput) -> Option<InterruptionPlan> {
     if !may_follow(input.claim.phase(), ClaimPhase::Draining) {
         return None;
     }
+    if let Some(announced) = announcement(input) {
+        return announce(input, held, announced);
+    }
     let (reason, deadline) = match input.kind {
         InterruptionKind::Spot => (RemovalReason::SpotInterrupted, deadline(input)),
         InterruptionKind::CapacityReservation => {
             (RemovalReason::CapacityReservationInterrupted, deadline(input))
         }
         InterruptionKind::ScheduledChange => (RemovalReason::ScheduledChange, None),
-        InterruptionKind::Rebalance => return Some(recommendation(input, held)),
+        InterruptionKind::Rebalance => return None,
     };
     let node = input.claim.state.node().cloned();
     // Its own `terminationGracePeriod` bounds this drain, too.
@@ -108,17 +115,43 @@ fn deadline(input: &InterruptionInput) -> Option<Timestamp> {
     input.deadline.or_else(|| input.now.checked_add(NOTICE).ok())
 }
 
-/// A rebalance recommendation is only announced and recorded; the instance may live on for days.
-fn recommendation(input: &InterruptionInput, held: &LaunchedInstance) -> InterruptionPlan {
-    let message = format!(
-        "keeping NodeClaim `{}` until EC2 takes instance `{}` back: EC2 only recommends to rebalance it",
-        input.claim.name, held.id
-    );
-    InterruptionPlan {
-        journal: Some(record(input, held, Decision::Refused, message)),
-        event: Some(event(input, held, "RebalanceRecommendation", None)),
+/// What the claim may stay with for now: a change that isn't near, or a recommendation. Its instance may live on for days.
+fn announcement(input: &InterruptionInput) -> Option<InstanceAnnouncement> {
+    let (kind, starts_at) = match input.kind {
+        InterruptionKind::ScheduledChange => {
+            let starts_at = input.deadline.filter(|at| forced_at(*at).is_some_and(|at| input.now < at))?;
+            (AnnouncementKind::ScheduledChange, Some(starts_at))
+        }
+        InterruptionKind::Rebalance => (AnnouncementKind::RebalanceRecommendation, None),
+        InterruptionKind::Spot | InterruptionKind::CapacityReservation => return None,
+    };
+    Some(InstanceAnnouncement { kind, at: input.now, starts_at })
+}
+
+/// Records an announcement on the claim: its pool decides what becomes of the node. One that the claim knows is told once.
+fn announce(
+    input: &InterruptionInput,
+    held: &LaunchedInstance,
+    announced: InstanceAnnouncement,
+) -> Option<InterruptionPlan> {
+    let claim = input.claim.announced(announced)?;
+    let (name, instance) = (&claim.name, &held.id);
+    let message = match announced.starts_at {
+        Some(at) => format!(
+            "NodeClaim `{name}` is replaced within its NodePool's budgets, or drained a day before: AWS Health announced a \
+             change of instance `{instance}` at `{at}`"
+        ),
+        None => format!(
+            "EC2 recommends to move the pods of NodeClaim `{name}` from instance `{instance}`, which it may take back: its \
+             NodePool's annotation `{REBALANCE}` decides"
+        ),
+    };
+    Some(InterruptionPlan {
+        journal: Some(record(input, held, Decision::Announced, message)),
+        event: Some(event(input, held, announced.kind.as_str(), announced.starts_at)),
+        claim: Some(claim),
         ..InterruptionPlan::default()
-    }
+    })
 }
 
 /// EC2 gives the capacity to someone else. A mark that says so is left unchanged.

@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use tenon_domain::catalog::CapacityType;
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, Terms};
+use tenon_domain::claim::{
+    AnnouncementKind, Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason, Terms,
+};
 use tenon_domain::id::InstanceId;
 use tenon_domain::reservation::{LaunchedInto, ReservationKind};
 use tenon_domain::unavailable::{Mark, UnavailableKey};
@@ -148,6 +150,26 @@ fn c074_each_kind_drains_with_its_reason_and_deadline() {
 }
 
 #[test]
+fn a_change_that_isnt_near_is_announced_and_one_within_a_day_drains() {
+    let heard = |hours: i64| {
+        let world = world([initialized(0)]);
+        let cause = WakeCause::Interruption {
+            instances: vec![instance_id(0)],
+            kind: InterruptionKind::ScheduledChange,
+            deadline: Some(EPOCH + SignedDuration::from_hours(hours)),
+        };
+        let handle = || block_on(Interruption::new().handle(&world, &WakeScope::Region, &[cause.clone()]));
+        handle().unwrap();
+        let first = claim(&world, 0);
+        handle().unwrap();
+        assert_eq!(claim(&world, 0), first, "the same event again");
+        (first.phase(), first.announced.and_then(|announced| announced.starts_at))
+    };
+    assert_eq!(heard(336), (ClaimPhase::Initialized, Some(EPOCH + SignedDuration::from_hours(336))));
+    assert_eq!(heard(23), (ClaimPhase::Draining, None));
+}
+
+#[test]
 fn a_drain_ends_when_ec2_ends_the_instance_and_not_two_minutes_after_the_message_came() {
     let world = world([initialized(0)]);
     let warned = |seconds: i64| WakeCause::Interruption {
@@ -166,13 +188,17 @@ fn a_drain_ends_when_ec2_ends_the_instance_and_not_two_minutes_after_the_message
 }
 
 #[test]
-fn a_recommendation_is_told_and_changes_nothing() {
+fn a_recommendation_is_told_once_and_drains_nothing() {
     let world = world([initialized(0)]);
     handle(&world, vec![instance_id(0)], InterruptionKind::Rebalance).unwrap();
-    assert_eq!(claim(&world, 0).revision, 7);
+    assert!(calls(&world) <= 3);
+    handle(&world, vec![instance_id(0)], InterruptionKind::Rebalance).unwrap();
+    let told = claim(&world, 0);
+    let kind = told.announced.map(|announced| announced.kind);
+    assert_eq!((told.revision, told.phase()), (8, ClaimPhase::Initialized));
+    assert_eq!(kind, Some(AnnouncementKind::RebalanceRecommendation));
     assert_eq!((journal(&world), action(&world, 0)), (1, None));
     assert_eq!(world.signals.take_events().len(), 1);
-    assert!(calls(&world) <= 3);
 }
 
 #[test]

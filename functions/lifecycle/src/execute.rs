@@ -178,6 +178,7 @@ fn events_of(installation: &Installation, cluster: &ClusterName, step: &ClaimSte
         | Decision::LaunchFailed
         | Decision::Drifted
         | Decision::Consolidatable
+        | Decision::Announced
         | Decision::Kept
         | Decision::Disrupting
         | Decision::Draining

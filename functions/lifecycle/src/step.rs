@@ -10,7 +10,7 @@
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
 use tenon_domain::claim::joining::REGISTRATION_TIMEOUT;
-use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, RemovalReason};
+use tenon_domain::claim::{AnnouncementKind, Claim, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::NodeName;
 use tenon_domain::journal::{Decision, Subject, SubjectKind};
@@ -21,7 +21,7 @@ use tenon_ec2::port::InstanceState;
 
 use crate::boots::failed_launch;
 use crate::draining::{DrainIntent, deadline, drain, draining, drains};
-use crate::expiry::{expiry, expiry_wait};
+use crate::expiry::{announced, expiry, expiry_wait, last_moment};
 use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::plan::LOOK_AGAIN;
 use crate::repair::{self, Health, REPAIR_GRACE, health};
@@ -260,7 +260,7 @@ fn registered(
                 if input.now >= timeout {
                     return ClaimNext::step(not_initialized(claim, instance, found, &why, input));
                 }
-                let again = expiry(claim, input).map_or(timeout, |expiry| expiry.min(timeout));
+                let again = last_moment(claim, input).map_or(timeout, |expiry| expiry.min(timeout));
                 if input.now < told_at {
                     return ClaimNext::At(again.min(told_at));
                 }
@@ -311,7 +311,7 @@ fn leave(claim: &Claim, instance: &LaunchedInstance, name: &NodeName, input: &Li
             }
             ClaimNext::step(step)
         }
-        None => expiry(claim, input).map_or(ClaimNext::Stay, ClaimNext::At),
+        None => last_moment(claim, input).map_or(ClaimNext::Stay, ClaimNext::At),
     }
 }
 
@@ -444,6 +444,17 @@ fn removal(
         (RemovalReason::Deleted, format!("Node `{}` was deleted", node.name))
     } else if input.is_deleted_by_user(claim) {
         (RemovalReason::Deleted, "the NodeClaim or its NodePool was deleted".to_owned())
+    } else if let Some((found, _)) = announced(claim, input).filter(|(_, at)| *at <= input.now) {
+        let why = match (found.kind, found.starts_at) {
+            (AnnouncementKind::RebalanceRecommendation, _) => "EC2 recommends to move its pods".to_owned(),
+            (AnnouncementKind::ScheduledChange, None) => "AWS Health announced a change of it".to_owned(),
+            (AnnouncementKind::ScheduledChange, Some(at)) => {
+                format!(
+                    "AWS Health announced a change of its instance at `{at}`, and its budgets kept it until now"
+                )
+            }
+        };
+        (found.removal(), why)
     } else if expiry(claim, input).is_some_and(|at| at <= input.now) {
         let why = match expiry_wait(claim, input).is_zero() {
             true => "its `expireAfter` has passed",

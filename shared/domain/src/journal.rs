@@ -96,6 +96,8 @@ crate::words! {
         Drifted,
         /// The claim's Node is empty or underutilised, or no longer.
         Consolidatable,
+        /// EC2 announced something about its instance.
+        Announced,
         /// A disruption command takes it.
         Disrupting,
         /// A disruption command gives it back.

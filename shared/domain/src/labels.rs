@@ -76,6 +76,8 @@ keys! {
     PAUSE_DISRUPTION = "tenon.dev/pause-disruption";
     /// Annotation on pools, Tenon's own: what happens to an interrupted node's pods.
     INTERRUPTION = "tenon.dev/interruption";
+    /// A NodePool's: what becomes of nodes of which EC2 recommends to move the pods.
+    REBALANCE = "tenon.dev/rebalance-recommendation";
     /// Annotation on pools, Tenon's own: for how long an expired node waits for budgets.
     EXPIRE_WITHIN_BUDGETS = "tenon.dev/expire-within-budgets";
     /// Annotation on pools, Tenon's own: the time zone of the schedules of its budgets.

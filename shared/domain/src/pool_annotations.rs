@@ -9,8 +9,8 @@ use jiff::SignedDuration;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use crate::api::NodePool;
-use crate::claim::InterruptionOrder;
-use crate::labels::{BUDGET_TIME_ZONE, EXPIRE_WITHIN_BUDGETS, INTERRUPTION};
+use crate::claim::{InterruptionOrder, RebalanceOrder};
+use crate::labels::{BUDGET_TIME_ZONE, EXPIRE_WITHIN_BUDGETS, INTERRUPTION, REBALANCE};
 use crate::manifest::duration::parse_plain;
 
 /// How long an expired node waits for its pool's budgets, if the pool says nothing else.
@@ -50,6 +50,20 @@ pub fn interruption_order(written: Option<&str>) -> Result<InterruptionOrder, Po
     Ok(found.unwrap_or(InterruptionOrder::ReplaceFirst))
 }
 
+/// What the pool wants for nodes of which EC2 recommends to move the pods.
+///
+/// # Errors The annotation, if it can't be read.
+pub fn rebalance_order(pool: &NodePool) -> Result<RebalanceOrder, PoolAnnotationError> {
+    let remedy = "`Ignore`, `ReplaceFirst` or `Drain`";
+    read(pool, REBALANCE, remedy, RebalanceOrder::parse).map(|found| found.unwrap_or(RebalanceOrder::Ignore))
+}
+
+/// [`rebalance_order`], or the default where it can't be read.
+#[must_use]
+pub fn rebalance_order_or_default(pool: Option<&NodePool>) -> RebalanceOrder {
+    pool.and_then(|pool| rebalance_order(pool).ok()).unwrap_or(RebalanceOrder::Ignore)
+}
+
 /// The time zone of the pool's budgets, by its name in the IANA database. The release has the database.
 ///
 /// # Errors The annotation, if there is no such zone.
@@ -64,7 +78,8 @@ pub fn budget_time_zone(written: &str) -> Result<TimeZone, PoolAnnotationError> 
 #[must_use]
 pub fn ignored(pool: &NodePool) -> Vec<PoolAnnotationError> {
     let interruption = pool.meta.annotations.get(INTERRUPTION).map(String::as_str);
-    [expiry_wait(pool).err(), interruption_order(interruption).err()].into_iter().flatten().collect()
+    let read = [expiry_wait(pool).err(), interruption_order(interruption).err(), rebalance_order(pool).err()];
+    read.into_iter().flatten().collect()
 }
 
 /// An annotation of the pool; `None` without it.

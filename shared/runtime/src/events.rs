@@ -4,6 +4,7 @@
 //! may match more than the functions know. A body that isn't an event is an error, and ends in the dead-letter queue.
 
 use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use serde_json::Value;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClusterName, ImageId, InstanceId, ParseIdError};
@@ -130,7 +131,16 @@ fn parse_health(event: &Value, detail: &Value) -> Result<Vec<Wake>, EventError> 
         return Ok(Vec::new());
     }
     let kind = InterruptionKind::ScheduledChange;
-    Ok(vec![region(WakeCause::Interruption { instances, kind, deadline: None })])
+    // Without a readable time the change may be near.
+    let starts_at = detail.get("startTime").and_then(Value::as_str).and_then(health_time);
+    Ok(vec![region(WakeCause::Interruption { instances, kind, deadline: starts_at })])
+}
+
+/// A time as AWS Health writes it: `Fri, 27 Jan 2023 06:02:51 GMT`.
+///
+/// Source: <https://docs.aws.amazon.com/health/latest/ug/aws-health-events-eventbridge-schema.html>.
+fn health_time(text: &str) -> Option<Timestamp> {
+    rfc2822::parse(text).ok().map(|zoned| zoned.timestamp()).or_else(|| text.parse().ok())
 }
 
 /// The event names Image Builder's resource, not an AMI: the function describes images to find new ones.
@@ -271,6 +281,17 @@ mod tests {
             ),
             &interrupted(InterruptionKind::ScheduledChange),
         );
+        let starts = |time: &str| {
+            let detail = json!({"service": "EC2", "eventTypeCategory": "scheduledChange", "startTime": time,
+                "affectedEntities": [{"entityValue": id}]});
+            let wakes = parse(&event("aws.health", "AWS Health Event", detail).to_string()).unwrap();
+            let WakeCause::Interruption { deadline, .. } = &wakes[0].cause else { unreachable!() };
+            deadline.map(|at| at.to_string())
+        };
+        let told = Some("2026-02-06T06:02:51Z".to_owned());
+        assert_eq!(starts("Fri, 06 Feb 2026 06:02:51 GMT"), told);
+        assert_eq!(starts("2026-02-06T06:02:51Z"), told);
+        assert_eq!(starts("soon"), None);
         check(
             &event(
                 "aws.health",

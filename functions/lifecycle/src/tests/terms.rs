@@ -1,7 +1,7 @@
 //! A claim's `expireAfter` and `terminationGracePeriod` are those of its pool at its creation.
 
 use super::*;
-use tenon_domain::claim::Terms;
+use tenon_domain::claim::{AnnouncementKind, InstanceAnnouncement, Terms};
 
 fn hours(n: i64) -> SignedDuration {
     SignedDuration::from_hours(n)
@@ -73,6 +73,28 @@ fn an_expired_node_is_drained_when_its_budgets_kept_it_for_a_day() {
 fn a_claim_is_looked_at_when_it_expires_and_not_when_its_pool_says() {
     let (plan, _) = planned(&with_audit(seen(minutes(30), terms(Some(1), None), (Some(720), None))));
     assert_eq!(plan.wake_at, EPOCH + hours(1));
+}
+
+#[test]
+fn what_ec2_announced_is_drained_when_nothing_may_keep_it_any_longer() {
+    let check = |kind, starts_at: Option<i64>, order: Option<&str>, now: i64, expected: &[Decision]| {
+        let announced =
+            InstanceAnnouncement { kind, at: minutes(5), starts_at: starts_at.map(|at| EPOCH + hours(at)) };
+        let claim = Claim { announced: Some(announced), ..claim(0, initialized(0, minutes(1))) };
+        let input = with_snapshot(input(EPOCH + hours(now), vec![claim], vec![node(0)]), |snapshot| {
+            let annotations = &mut snapshot.node_pools[0].meta.annotations;
+            annotations.extend(
+                order.map(|order| ("tenon.dev/rebalance-recommendation".to_owned(), order.to_owned())),
+            );
+        });
+        assert_eq!(phases(&input), expected, "{kind:?} {starts_at:?} {order:?} at {now}");
+    };
+    let (change, rebalance) = (AnnouncementKind::ScheduledChange, AnnouncementKind::RebalanceRecommendation);
+    check(change, Some(72), None, 47, &[]);
+    check(change, Some(72), None, 48, &[Decision::Draining]);
+    check(rebalance, None, None, 48, &[]);
+    check(rebalance, None, Some("ReplaceFirst"), 48, &[]);
+    check(rebalance, None, Some("Drain"), 1, &[Decision::Draining]);
 }
 
 /// An audit that is due later than anything here.

@@ -32,7 +32,8 @@ impl RemovalReason {
             | Self::Expired
             | Self::RegistrationTimeout
             | Self::InitializationTimeout
-            | Self::Unhealthy => false,
+            | Self::Unhealthy
+            | Self::RebalanceRecommended => false,
         }
     }
 }

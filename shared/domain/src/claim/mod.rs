@@ -4,12 +4,14 @@
 //! claim's state never goes back ([`ClaimPhase`] is ordered, and every transition goes up), but for a claim that a
 //! consolidation gives up.
 
+mod announced;
 mod interrupted;
 pub mod joining;
 mod phase;
 mod record;
 mod terms;
 
+pub use announced::{AnnouncementKind, InstanceAnnouncement, RebalanceOrder, forced_at};
 pub use interrupted::InterruptionOrder;
 pub use joining::LaunchOutcome;
 pub use phase::{ClaimPhase, may_follow};

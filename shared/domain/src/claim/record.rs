@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::announced::InstanceAnnouncement;
 use super::phase::{ClaimPhase, may_follow};
 use super::terms::Terms;
 use crate::catalog::CapacityType;
@@ -43,6 +44,8 @@ pub struct Claim {
     pub drift: Option<Drift>,
     /// Set while its Node could go, because it is empty or costs more than its pods need.
     pub consolidatable: Option<Consolidatable>,
+    /// What EC2 announced about its instance.
+    pub announced: Option<InstanceAnnouncement>,
     /// Its role in a disruption command.
     pub role: CommandRole,
     /// The terms from its pool's template; `None` for old claims without any.
@@ -318,6 +321,8 @@ crate::words! {
         InitializationTimeout,
         /// Its Node stayed unhealthy.
         Unhealthy,
+        /// EC2 recommended to move its pods.
+        RebalanceRecommended,
     }
 }
 
@@ -339,6 +344,7 @@ impl RemovalReason {
             Self::RegistrationTimeout => "registration timeout",
             Self::InitializationTimeout => "initialization timeout",
             Self::Unhealthy => "unhealthy",
+            Self::RebalanceRecommended => "rebalance recommended",
         }
     }
 }
@@ -461,6 +467,7 @@ impl Claim {
             state: ClaimState::Planned,
             drift: None,
             consolidatable: None,
+            announced: None,
             role: CommandRole::None,
             terms: None,
             min_values: MinValuesState::AsWritten,

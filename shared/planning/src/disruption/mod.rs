@@ -16,8 +16,8 @@ mod budget;
 mod consolidation;
 mod cost;
 mod drift;
+mod due;
 mod emptiness;
-mod expiry;
 pub mod input;
 mod moving;
 pub mod output;
@@ -50,7 +50,7 @@ use budget::BudgetLedger;
 use moving::SpareCapacity;
 use output::NotDisrupted;
 
-/// Plans for all drifted, expired, empty and used nodes and active commands of a cluster.
+/// Plans for all drifted, due, empty and used nodes and active commands of a cluster.
 pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     let mut plan = DisruptionPlan { marks: drift::marks(input), ..DisruptionPlan::default() };
     let unread =
@@ -96,7 +96,7 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     if plan.marks.iter().any(|mark| mark.drift.is_some()) {
         look_again(&mut plan, input.now);
     }
-    plan.next_expiry = expiry::next(input);
+    plan.next_expiry = due::next(input);
     report.refusals.sort_by(|a, b| a.claim.cmp(&b.claim));
     (plan, report)
 }
@@ -123,7 +123,7 @@ fn changed_marks(
         .collect()
 }
 
-/// A claim that drifted or expired.
+/// A claim that drifted, or whose time is over.
 struct Candidate<'a> {
     why: RemovalReason,
     view: &'a ClaimView,
@@ -131,7 +131,8 @@ struct Candidate<'a> {
     pods: Vec<tenon_domain::api::Pod>,
 }
 
-/// The order of candidates: without pods first, then expired ones, which are forced at last, then the earliest drift.
+/// The order of candidates: without pods first, then those whose time is over, which are forced at last, then the
+/// earliest drift.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct CandidateRank<'a> {
     has_pods: bool,
@@ -154,7 +155,7 @@ fn candidates<'a>(input: &'a DisruptionInput, fresh: &BTreeSet<ClaimName>) -> Ve
     let awaited = awaited(input);
     let takes = |view: &&ClaimView| {
         view.claim.phase() == ClaimPhase::Initialized
-            && (view.claim.drift.is_some() || expiry::is_expired(input, view))
+            && (view.claim.drift.is_some() || due::due(input, view).is_some())
             && !fresh.contains(&view.claim.name)
             && !awaited(view)
     };
@@ -164,10 +165,7 @@ fn candidates<'a>(input: &'a DisruptionInput, fresh: &BTreeSet<ClaimName>) -> Ve
         .filter(takes)
         .filter_map(|view| {
             let node = view.node.as_ref()?;
-            let why = match expiry::is_expired(input, view) {
-                true => RemovalReason::Expired,
-                false => RemovalReason::Drifted,
-            };
+            let why = due::due(input, view).unwrap_or(RemovalReason::Drifted);
             Some(Candidate { why, view, node, pods: reschedulable(node) })
         })
         .collect();

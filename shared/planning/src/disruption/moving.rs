@@ -9,7 +9,7 @@ use tenon_domain::claim::ClaimPhase;
 use tenon_domain::id::{CommandId, Uid};
 
 use super::blocked::reschedulable;
-use super::expiry::is_expired;
+use super::due::due;
 use super::input::{ClaimView, DisruptionInput};
 use crate::provision::{PlanTrials, ProvisionPlan, ProvisionReport, Purpose};
 
@@ -23,12 +23,12 @@ pub(crate) struct SpareCapacity<'a> {
 }
 
 impl<'a> SpareCapacity<'a> {
-    /// The world without leaving, drifted and expired nodes, and without the room for pending pods and pods of leaving
-    /// nodes. A drifted or expired node is no target: its pods would have to move again.
+    /// The world without leaving, drifted and due nodes, and without the room for pending pods and pods of leaving
+    /// nodes. A drifted or due node is no target: its pods would have to move again.
     pub(crate) fn new(input: &'a DisruptionInput) -> Self {
         let going = |view: &&ClaimView| is_going(view.claim.phase());
         let leaving =
-            |view: &&ClaimView| going(view) || view.claim.drift.is_some() || is_expired(input, view);
+            |view: &&ClaimView| going(view) || view.claim.drift.is_some() || due(input, view).is_some();
         let left: BTreeSet<&str> = input.claims.iter().filter(leaving).filter_map(node_name).collect();
         let bound = input.claims.iter().filter_map(|view| view.node.as_ref()).flat_map(|node| &node.pods);
         let mut trials = PlanTrials::new(

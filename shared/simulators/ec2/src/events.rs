@@ -87,8 +87,8 @@ impl EventSource<'_> {
             "eventTypeCategory": health.event_type_category,
             "eventScopeCode": "ACCOUNT_SPECIFIC",
             "communicationId": uuid(self.seed, "communication", self.number),
-            "startTime": whole_seconds(health.starts_at),
-            "lastUpdatedTime": whole_seconds(self.at),
+            "startTime": health_time(health.starts_at),
+            "lastUpdatedTime": health_time(self.at),
             "statusCode": "upcoming",
             "eventRegion": self.region,
             "eventDescription": [{ "language": "en_US", "latestDescription": format!("{code} for instances of this account") }],
@@ -147,6 +147,11 @@ pub(super) fn uuid(seed: u64, kind: &str, number: u64) -> String {
 /// EventBridge's times have whole seconds.
 fn whole_seconds(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
+}
+
+/// A time as AWS Health writes it.
+fn health_time(at: Timestamp) -> String {
+    at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
 #[cfg(test)]

@@ -75,6 +75,7 @@ impl ClusterState {
             .collect();
         for key in unused {
             let _deleted = self.store.delete(&key, None, self.now);
+            self.detached.push((node.to_owned(), self.now));
         }
     }
 }

@@ -264,6 +264,12 @@ impl SimulatedCluster {
         self.state().notes.iter().cloned().collect()
     }
 
+    /// When volumes were detached, with their Node, in their order.
+    #[must_use]
+    pub fn detachments(&self) -> Vec<(String, Timestamp)> {
+        self.state().detached.clone()
+    }
+
     /// The successful evictions, in their order.
     #[must_use]
     pub fn evictions(&self) -> Vec<Evicted> {

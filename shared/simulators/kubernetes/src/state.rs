@@ -61,6 +61,8 @@ pub(super) struct ClusterState {
     pub(super) scheduler: Scheduler,
     /// Pods with attached volumes, and their Nodes.
     pub(super) with_volumes: BTreeMap<StoredName, String>,
+    /// The Node and the time of each detachment.
+    pub(super) detached: Vec<(String, Timestamp)>,
     timers: BTreeSet<(Timestamp, Timer)>,
 }
 
@@ -88,6 +90,7 @@ impl ClusterState {
             pods: PodReader::default(),
             scheduler,
             with_volumes: BTreeMap::new(),
+            detached: Vec::new(),
             timers: BTreeSet::new(),
         }
     }

@@ -32,6 +32,8 @@ pub(crate) struct Doings {
     images: Vec<ImageId>,
     /// Which Nodes become sick.
     sickness: Dice,
+    /// When many instances are interrupted at once.
+    storms: Dice,
     /// Those whose new instances fail.
     broken: Vec<ImageId>,
     scarcity: Scarcity,
@@ -79,6 +81,7 @@ impl Doings {
             pipeline: Pipeline::new(seed, longest_outage),
             outages: ProfileOutages::new(seed, longest_outage),
             sickness: Dice::new(seed, 14),
+            storms: Dice::new(seed, 17),
             broken: Vec::new(),
             disturbed_at: Timestamp::MIN,
             images: Vec::new(),
@@ -106,6 +109,9 @@ impl Doings {
     pub(crate) fn act(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
         self.act_once(region, cluster, dice);
         self.pipeline.act(region);
+        if self.storms.permille(10) {
+            interrupt_many(region, &mut self.storms);
+        }
         if self.sickness.permille(20) {
             sicken(region, cluster, &mut self.sickness);
         }
@@ -385,12 +391,20 @@ pub(crate) fn shrink(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut
     }
 }
 
+fn spot(region: &SimulatedRegion) -> Vec<InstanceId> {
+    let spot = |instance: &tenon_ec2::port::Instance| instance.capacity_type == TargetCapacityType::Spot;
+    running(region).into_iter().filter(spot).map(|instance| instance.id).collect()
+}
+
+/// EC2 takes a third of the spot instances at once.
+fn interrupt_many(region: &SimulatedRegion, dice: &mut Dice) {
+    for id in spot(region).iter().filter(|_| dice.permille(300)) {
+        let _ = region.twin().interrupt_spot(id);
+    }
+}
+
 fn interrupt(region: &mut SimulatedRegion, dice: &mut Dice) {
-    let spot: Vec<InstanceId> = running(region)
-        .into_iter()
-        .filter(|instance| instance.capacity_type == TargetCapacityType::Spot)
-        .map(|instance| instance.id)
-        .collect();
+    let spot = spot(region);
     if let Some(id) = dice.pick(&spot) {
         let _ = if dice.permille(800) {
             region.twin().interrupt_spot(id)
@@ -426,7 +440,7 @@ fn announce(region: &mut SimulatedRegion, dice: &mut Dice) {
         let _ = region.twin().announce(&HealthEvent {
             event_type_code: "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED".to_owned(),
             event_type_category: "scheduledChange".to_owned(),
-            starts_at: region.now(),
+            starts_at: region.now() + SignedDuration::from_hours(if dice.permille(500) { 0 } else { 72 }),
             instances: vec![id.clone()],
         });
     }

@@ -323,6 +323,7 @@ pub(crate) const fn has_deadline(reason: RemovalReason) -> bool {
         | RemovalReason::Empty
         | RemovalReason::Underutilized
         | RemovalReason::ScheduledChange
+        | RemovalReason::RebalanceRecommended
         | RemovalReason::Deleted
         | RemovalReason::Expired
         | RemovalReason::RegistrationTimeout

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tenon_domain::labels::IMAGE_POLICY;
+use tenon_domain::labels::{IMAGE_POLICY, REBALANCE};
 use tenon_region::engine::SimulatedRegion;
 use tenon_region::happening::Listeners;
 use tenon_region::scenario::{ClusterForm, ImageForm, Scenario, SetupOptions, build};
@@ -113,13 +113,20 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     if dice.permille(500) {
         objects.push(daemon_set("logs", &json!([{"operator": "Exists"}])));
     }
+    let mut orders = Dice::new(seed, 16);
+    if orders.permille(500) {
+        let order = orders.pick(&["ReplaceFirst", "Drain"]).copied().unwrap_or("Drain");
+        for pool in objects.iter_mut().filter(|object| object["kind"] == "NodePool") {
+            set(pool, &["metadata", "annotations", REBALANCE], json!(order));
+        }
+    }
     // Their own dice, so that further draws change nothing else of a world.
     let mut dice = Dice::new(seed, 8);
     if dice.permille(500) {
         dedicate(&mut objects, &mut dice);
     }
     let mut volumes = Dice::new(seed, 15);
-    if volumes.permille(400)
+    if volumes.permille(700)
         && let Some(zone) = volumes.pick(&ZONES)
     {
         objects.extend(database(zone, volumes.between(1, 60)));

@@ -44,7 +44,7 @@ breaks! {
     ready_anyway: ReadyAnyway, ConditionsAgree, Quick, 60;
     lost_profiles_remembered: LostProfilesRemembered, ReadyAgain, Quick, 60;
     denials_last: DenialsLast, ReadyAgain, Fair, 60;
-    failures_forgotten: FailuresForgotten, FailedPassedOver, Fair, 120;
+    failures_forgotten: FailuresForgotten, FailedPassedOver, Fair, 160;
     policy_ignored: PolicyIgnored, ImagesAccepted, Quick, 100;
     retags_unseen: RetagsUnseen, NewestTaken, Quick, 30;
     emptied_forgotten: EmptiedForgotten, EmptyNodesGo, Slow, 60;

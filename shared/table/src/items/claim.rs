@@ -4,8 +4,8 @@
 
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{
-    Claim, ClaimPhase, ClaimState, CommandRole, Consolidatable, Drift, DriftReason, LaunchFailure,
-    LaunchedInstance, MinValuesState, RemovalReason, Terms,
+    AnnouncementKind, Claim, ClaimPhase, ClaimState, CommandRole, Consolidatable, Drift, DriftReason,
+    InstanceAnnouncement, LaunchFailure, LaunchedInstance, MinValuesState, RemovalReason, Terms,
 };
 
 use super::form::{Attributes, FieldError, Fields, ItemForm};
@@ -47,6 +47,11 @@ impl ItemForm for Claim {
             to.time("since", mark.since);
             to.text_if("pods", mark.pods.as_ref());
         });
+        to.map_if("announced", self.announced.as_ref(), |announced, to| {
+            to.text("kind", announced.kind.as_str());
+            to.time("at", announced.at);
+            to.time_if("starts_at", announced.starts_at);
+        });
         write_state(&self.state, to);
     }
 
@@ -73,6 +78,13 @@ impl ItemForm for Claim {
             })?,
             consolidatable: from.map_if("consolidatable", |from| {
                 Ok(Consolidatable { since: from.time("since")?, pods: from.string_if("pods")? })
+            })?,
+            announced: from.map_if("announced", |from| {
+                Ok(InstanceAnnouncement {
+                    kind: from.word("kind", AnnouncementKind::parse)?,
+                    at: from.time("at")?,
+                    starts_at: from.time_if("starts_at")?,
+                })
             })?,
             role: replaces.map_or(CommandRole::None, CommandRole::Replacement),
             terms: read_terms(from)?,

@@ -20,7 +20,7 @@ use tenon_domain::savings::ConsolidationTerms;
 
 use super::rest;
 use crate::disruption::blocked::{PodsWord, reschedulable};
-use crate::disruption::expiry::is_expired;
+use crate::disruption::due::due;
 use crate::disruption::input::{ClaimView, DisruptionInput, NodeView};
 use crate::disruption::moving::SpareCapacity;
 use crate::disruption::output::NotDisrupted;
@@ -73,7 +73,7 @@ impl<'a> UsedNode<'a> {
         let free = |view: &&ClaimView| {
             view.claim.phase() == ClaimPhase::Initialized
                 && view.claim.drift.is_none()
-                && !is_expired(input, view)
+                && due(input, view).is_none()
                 && !taken.contains(&view.claim.name)
                 && !awaited(view)
         };

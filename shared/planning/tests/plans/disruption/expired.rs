@@ -2,6 +2,7 @@
 
 use super::*;
 use tenon_domain::budget::BudgetWindow;
+use tenon_domain::claim::{AnnouncementKind, InstanceAnnouncement};
 
 /// Claims that were made 1,000 s ago and expire after so many seconds.
 fn expiring(after: i64, count: usize, budget: BudgetNodes) -> DisruptionInput {
@@ -34,6 +35,35 @@ fn expired_nodes_are_replaced_within_the_budgets() {
         }
         assert_eq!(refusals(&report).get("BudgetExhausted").copied().unwrap_or(0), 4 - expected);
     }
+}
+
+/// Four nodes about which EC2 announced this; the pool says so about rebalance recommendations.
+fn announced(kind: AnnouncementKind, order: Option<&str>) -> DisruptionInput {
+    let mut world = expiring(100_000, 4, BudgetNodes::Count(2));
+    for view in &mut world.claims {
+        view.claim.announced = Some(InstanceAnnouncement { kind, at: at(0), starts_at: None });
+    }
+    if let Some(order) = order {
+        let annotations = &mut world.pools[0].meta.annotations;
+        annotations.insert("tenon.dev/rebalance-recommendation".to_owned(), order.to_owned());
+    }
+    world
+}
+
+#[test]
+fn what_ec2_announced_is_replaced_within_the_budgets_if_the_pool_wants_it() {
+    let commands = |kind, order| {
+        let (plan, report) = plan(&announced(kind, order));
+        let reasons: BTreeSet<RemovalReason> = plan.commands.iter().map(|command| command.reason).collect();
+        (plan.commands.len(), reasons.into_iter().next(), report.ignored.len())
+    };
+    let (change, rebalance) = (AnnouncementKind::ScheduledChange, AnnouncementKind::RebalanceRecommendation);
+    assert_eq!(commands(change, None), (2, Some(RemovalReason::ScheduledChange), 0));
+    assert_eq!(commands(rebalance, None), (0, None, 0));
+    assert_eq!(commands(rebalance, Some("Drain")), (0, None, 0));
+    let replaced = (2, Some(RemovalReason::RebalanceRecommended), 0);
+    assert_eq!(commands(rebalance, Some("ReplaceFirst")), replaced);
+    assert_eq!(commands(rebalance, Some("Yes")), (0, None, 1));
 }
 
 #[test]

@@ -7,8 +7,8 @@ use tenon_domain::boot::{BootFailure, BootFault, BootForm, BootRecord};
 use tenon_domain::catalog::facts::{Architecture, PlacementStrategy};
 use tenon_domain::catalog::{CapacityType, LearnedMemory, LearnedRecord};
 use tenon_domain::claim::{
-    Claim, ClaimPhase, ClaimState, CommandRole, LaunchFailure, LaunchedInstance, MinValuesState,
-    RemovalReason, Terms,
+    AnnouncementKind, Claim, ClaimPhase, ClaimState, CommandRole, InstanceAnnouncement, LaunchFailure,
+    LaunchedInstance, MinValuesState, RemovalReason, Terms,
 };
 use tenon_domain::class_status::{
     ClassObservation, ClassStatus, ClassSubnet, ConditionReason, ConditionStatus, ImageFault, ImageNotices,
@@ -96,6 +96,11 @@ pub(super) fn claim(state: ClaimState) -> Claim {
         state,
         drift: None,
         consolidatable: None,
+        announced: Some(InstanceAnnouncement {
+            kind: AnnouncementKind::ScheduledChange,
+            at: at("00:00:00"),
+            starts_at: Some(at("12:00:00")),
+        }),
         role: CommandRole::None,
         terms: Some(Terms {
             expire_after: Some(SignedDuration::from_hours(720)),
