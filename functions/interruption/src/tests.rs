@@ -158,7 +158,8 @@ fn a_change_that_isnt_near_is_announced_and_one_within_a_day_drains() {
             kind: InterruptionKind::ScheduledChange,
             deadline: Some(EPOCH + SignedDuration::from_hours(hours)),
         };
-        let handle = || block_on(Interruption::new().handle(&world, &WakeScope::Region, &[cause.clone()]));
+        let handle =
+            || block_on(Interruption::new().handle(&world, &WakeScope::Region, std::slice::from_ref(&cause)));
         handle().unwrap();
         let first = claim(&world, 0);
         handle().unwrap();

@@ -115,7 +115,10 @@ fn observed(claim: &Claim, input: &LifecycleInput) -> ClaimNext {
             match leave(claim, instance, node, input) {
                 ClaimNext::Stay => repaired(claim, (instance, node), None, input),
                 ClaimNext::At(at) => repaired(claim, (instance, node), Some(at), input),
-                next => next,
+                next @ (ClaimNext::AskEc2(_)
+                | ClaimNext::Wait(_)
+                | ClaimNext::Tell { .. }
+                | ClaimNext::Step(_)) => next,
             }
         }
         ClaimState::Draining { instance, node, reason, deadline, .. } => {

@@ -9,6 +9,7 @@ mod interrupted;
 pub mod joining;
 mod phase;
 mod record;
+mod removal;
 mod terms;
 
 pub use announced::{AnnouncementKind, InstanceAnnouncement, RebalanceOrder, forced_at};
@@ -17,6 +18,7 @@ pub use joining::LaunchOutcome;
 pub use phase::{ClaimPhase, may_follow};
 pub use record::{
     BINDING_WINDOW, Claim, ClaimState, CommandRole, Consolidatable, Drift, DriftReason, ImpossibleTransition,
-    LaunchFailure, LaunchedInstance, MinValuesState, PodsCounted, RemovalReason,
+    LaunchFailure, LaunchedInstance, MinValuesState, PodsCounted,
 };
+pub use removal::RemovalReason;
 pub use terms::Terms;

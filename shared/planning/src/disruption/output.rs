@@ -324,6 +324,19 @@ pub enum RefusalReason {
     Unbalanced,
 }
 
+fn saves_too_little(
+    f: &mut fmt::Formatter<'_>,
+    pool: &NodePoolName,
+    hundredths: u64,
+    least: MinimumSavings,
+) -> fmt::Result {
+    match hundredths / 100 {
+        0 => f.write_str("cheaper nodes for its pods would save less than 1 %")?,
+        percent => write!(f, "cheaper nodes for its pods would save {percent} %")?,
+    }
+    write!(f, ", and NodePool `{pool}` asks for {least}: annotation `{MINIMUM_SAVINGS}` changes that")
+}
+
 impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -376,14 +389,7 @@ impl fmt::Display for RefusalReason {
                 counted(*moved, "of its pods", "of its pods")
             ),
             Self::SavesTooLittle { pool, hundredths, least } => {
-                match hundredths / 100 {
-                    0 => f.write_str("cheaper nodes for its pods would save less than 1 %")?,
-                    percent => write!(f, "cheaper nodes for its pods would save {percent} %")?,
-                }
-                write!(
-                    f,
-                    ", and NodePool `{pool}` asks for {least}: annotation `{MINIMUM_SAVINGS}` changes that"
-                )
+                saves_too_little(f, pool, *hundredths, *least)
             }
             Self::SpotToSpotDisabled => f.write_str(
                 "another spot node would be cheaper, and the cluster's gate `SpotToSpotConsolidation` is off",
