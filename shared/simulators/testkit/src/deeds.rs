@@ -112,7 +112,7 @@ impl Doings {
         if self.storms.permille(10) {
             interrupt_many(region, &mut self.storms);
         }
-        if self.sickness.permille(20) {
+        if self.sickness.permille(60) {
             sicken(region, cluster, &mut self.sickness);
         }
         let disturbed = self.outages.is_on() || self.denied_until.is_some() || self.speaks_at.is_some();

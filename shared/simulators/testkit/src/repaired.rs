@@ -20,15 +20,18 @@ use crate::random::Dice;
 const SICK: &str = "AcceleratedHardwareReady";
 const LASTS: SignedDuration = SignedDuration::from_mins(10);
 /// How long a repair takes then: the agent reports, the function may fail, and sweeps come after that.
-const REPAIRED_WITHIN: SignedDuration = SignedDuration::from_mins(30);
+const REPAIRED_WITHIN: SignedDuration = SignedDuration::from_mins(20);
 
-/// Makes an initialised Node sick, or the sick ones well again.
+/// Makes an initialised Node sick, or now and then the sick ones well again.
 pub(crate) fn sicken(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
     let Some(site) = region.site(cluster) else { return };
     let initialized = |node: &Object| text(node, &label(INITIALIZED)) == Some("true");
     let nodes: Vec<Object> = site.cluster().objects(Kind::Node).into_iter().filter(initialized).collect();
-    if dice.permille(300) {
-        heal(region, cluster);
+    // Mostly one at a time: of several none is repaired.
+    if nodes.iter().any(|node| is_sick(node)) && !dice.permille(100) {
+        if dice.permille(100) {
+            heal(region, cluster);
+        }
     } else if let Some(node) = dice.pick(&nodes) {
         site.cluster().set_node_condition(name(node), SICK, "False");
     }

@@ -133,7 +133,7 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     }
     // Its own dice, and so for all that follow: that it is on changes nothing else of a world.
     let zonal_shift = Dice::new(seed, 6).permille(500);
-    let node_repair = Dice::new(seed, 13).permille(500);
+    let node_repair = Dice::new(seed, 13).permille(800);
     let mut clusters = vec![ClusterForm { zonal_shift, node_repair, ..cluster(CLUSTER, objects) }];
     if dice.permille(150) {
         clusters.push(second(&mut dice));
