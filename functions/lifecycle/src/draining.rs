@@ -52,7 +52,7 @@ pub(crate) fn drain(drain: DrainIntent<'_>, input: &LifecycleInput, message: Str
     LifecycleStep { to, decision: Decision::Draining, message }
 }
 
-/// What follows for a claim that is drained.
+/// What follows for a claim that is being drained.
 pub(crate) fn draining(claim: &Claim, drain: DrainIntent<'_>, input: &LifecycleInput) -> ClaimNext {
     let DrainIntent { instance, node, reason, deadline } = drain;
     let since = claim.state.since().unwrap_or(claim.created_at);

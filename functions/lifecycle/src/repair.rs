@@ -42,8 +42,6 @@ const POLICIES: [RepairPolicy; 6] = [
 const TOLERATED_PERCENT: usize = 20;
 /// How long until the next look at a Node that isn't repaired because too many are unhealthy.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_mins(5);
-/// The time to evict the pods of an unhealthy Node, whose kubelet may not be able to stop them.
-pub(crate) const REPAIR_GRACE: SignedDuration = SignedDuration::from_mins(2);
 
 /// The result of a look at a Node's health.
 #[derive(Debug, Clone, PartialEq, Eq)]

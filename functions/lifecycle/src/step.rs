@@ -10,7 +10,7 @@
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
 use tenon_domain::claim::joining::REGISTRATION_TIMEOUT;
-use tenon_domain::claim::{AnnouncementKind, Claim, ClaimState, LaunchedInstance, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::NodeName;
 use tenon_domain::journal::{Decision, Subject, SubjectKind};
@@ -24,7 +24,7 @@ use crate::draining::{DrainIntent, deadline, drain, draining, drains};
 use crate::expiry::{announced, expiry, expiry_wait, last_moment};
 use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::plan::LOOK_AGAIN;
-use crate::repair::{self, Health, REPAIR_GRACE, health};
+use crate::repair::{self, Health, health};
 use crate::{TERMINATION_POLL, node};
 
 /// How long after registration an uninitialised Node is reported. Most are initialised by then, and it is longer than
@@ -33,7 +33,7 @@ pub const INITIALIZED_SOON: SignedDuration = SignedDuration::from_mins(4);
 /// How long after its registration a Node must be initialised. The peer waits for ever: the pods that it was made for
 /// would, too.
 pub const INITIALIZATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(30);
-/// The time to evict the pods of a stopped instance, whose kubelet can't stop them gracefully.
+/// The time to evict the pods of a stopped instance, or of an unhealthy Node: its kubelet may not stop them gracefully.
 pub const STOPPED_GRACE: SignedDuration = SignedDuration::from_mins(2);
 
 /// A step.
@@ -332,7 +332,7 @@ fn repaired(
         Health::Unhealthy(due) => ClaimNext::At(until.map_or(due, |at| at.min(due))),
         Health::Replace(why) => {
             let reason = RemovalReason::Unhealthy;
-            let deadline = deadline(claim, input.now.saturating_add(REPAIR_GRACE).ok(), input);
+            let deadline = deadline(claim, input.now.saturating_add(STOPPED_GRACE).ok(), input);
             let message = drains(claim, reason, &why);
             ClaimNext::step(drain(
                 DrainIntent { instance, node: Some(node), reason, deadline },
@@ -448,10 +448,9 @@ fn removal(
     } else if input.is_deleted_by_user(claim) {
         (RemovalReason::Deleted, "the NodeClaim or its NodePool was deleted".to_owned())
     } else if let Some((found, _)) = announced(claim, input).filter(|(_, at)| *at <= input.now) {
-        let why = match (found.kind, found.starts_at) {
-            (AnnouncementKind::RebalanceRecommendation, _) => "EC2 recommends to move its pods".to_owned(),
-            (AnnouncementKind::ScheduledChange, None) => "AWS Health announced a change of it".to_owned(),
-            (AnnouncementKind::ScheduledChange, Some(at)) => {
+        let why = match found.starts_at {
+            None => "EC2 recommends to move its pods".to_owned(),
+            Some(at) => {
                 format!(
                     "AWS Health announced a change of its instance at `{at}`, and its budgets kept it until now"
                 )

@@ -67,8 +67,9 @@ impl DrainBlock {
             }
             DrainObstacle::VolumeAttachment => {
                 let minutes = DETACHED_WITHIN.as_mins();
+                let are = if self.count > 1 { "are" } else { "is" };
                 format!(
-                    "volume `{first}`{others} is still attached: see its VolumeAttachment, which the drain \
+                    "volume `{first}`{others} {are} still attached: see its VolumeAttachment, which the drain \
                      waits {minutes} minutes for"
                 )
             }
@@ -111,6 +112,13 @@ mod tests {
             &[],
             1,
             "volume `a/web-1` is still attached: see its VolumeAttachment, which the drain waits 10 \
+             minutes for",
+        );
+        check(
+            DrainObstacle::VolumeAttachment,
+            &[],
+            2,
+            "volume `a/web-1` and 1 other are still attached: see its VolumeAttachment, which the drain waits 10 \
              minutes for",
         );
     }

@@ -1,7 +1,7 @@
 //! The invariant of volumes: a drain waits for them.
 //!
-//! Decides from the times at which volumes were detached, and the claims. A drain without a deadline takes any time; one that EC2
-//! ends may leave volumes attached.
+//! Decides from the times at which volumes were detached, and the claims. A drain without a deadline takes any time; one
+//! that EC2 ends may leave volumes attached.
 
 use jiff::Timestamp;
 use tenon_domain::claim::{Claim, ClaimPhase};

@@ -54,3 +54,4 @@ pub use sabotage::Sabotage;
 pub use simulate::{SimulationOptions, SimulationOutcome, simulate, simulate_digest};
 pub use storm::storm;
 pub use turns::turns;
+pub use world::zonal_volume;

@@ -129,7 +129,8 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     if volumes.permille(700)
         && let Some(zone) = volumes.pick(&ZONES)
     {
-        objects.extend(database(zone, volumes.between(1, 60)));
+        objects.extend(zonal_volume(zone));
+        objects.push(database(volumes.between(1, 60)));
     }
     // Its own dice, and so for all that follow: that it is on changes nothing else of a world.
     let zonal_shift = Dice::new(seed, 6).permille(500);
@@ -234,8 +235,9 @@ pub(crate) fn deployment(name: &str, dice: &mut Dice) -> Value {
     })
 }
 
-/// A Deployment of one replica with a volume of a zone, which one node at a time can have.
-pub(crate) fn database(zone: &str, grace: u64) -> [Value; 3] {
+/// The PersistentVolumeClaim `data`, and its PersistentVolume in a zone, which one node at a time can have.
+#[must_use]
+pub fn zonal_volume(zone: &str) -> [Value; 2] {
     let terms = json!([{"matchExpressions": [
         {"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]}]);
     [
@@ -246,18 +248,22 @@ pub(crate) fn database(zone: &str, grace: u64) -> [Value; 3] {
             "metadata": {"name": "data", "namespace": "default"},
             "spec": {"volumeName": "pv", "accessModes": ["ReadWriteOnce"]},
             "status": {"phase": "Bound"}}),
-        json!({"apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": "database", "namespace": "default"},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": {"app": "database"}},
-            "template": {"metadata": {"labels": {"app": "database"}}, "spec": {
-                "terminationGracePeriodSeconds": grace,
-                "containers": [{"name": "main", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}],
-                "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
-            }},
-        }}),
     ]
+}
+
+/// A Deployment of one replica with that volume.
+fn database(grace: u64) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment",
+    "metadata": {"name": "database", "namespace": "default"},
+    "spec": {
+        "replicas": 1,
+        "selector": {"matchLabels": {"app": "database"}},
+        "template": {"metadata": {"labels": {"app": "database"}}, "spec": {
+            "terminationGracePeriodSeconds": grace,
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+        }},
+    }})
 }
 
 fn budget(name: &str, dice: &mut Dice) -> Value {

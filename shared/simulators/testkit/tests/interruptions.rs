@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tenon_domain::catalog::CapacityType;
 use tenon_ec2::port::{InstanceState, TargetCapacityType};
 use tenon_region::engine::SimulatedRegion;
+use tenon_testkit::zonal_volume;
 use tenon_twin::CapacityPool;
 
 mod one_pool;
@@ -73,7 +74,7 @@ impl Workload {
         });
         let mut objects = Vec::new();
         match self {
-            Self::Volume => objects.extend(volume()),
+            Self::Volume => objects.extend(zonal_volume("us-east-1a")),
             Self::OneByOne => objects.push(json!({
                 "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
                 "metadata": {"name": "web", "namespace": "default"},
@@ -84,20 +85,6 @@ impl Workload {
         objects.push(deployment("web", self.replicas(), spec));
         objects
     }
-}
-
-fn volume() -> [Value; 2] {
-    let zone = json!([{"matchExpressions": [
-        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-east-1a"]}]}]);
-    [
-        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"},
-            "spec": {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
-                "nodeAffinity": {"required": {"nodeSelectorTerms": zone}}}}),
-        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "data", "namespace": "default"},
-            "spec": {"volumeName": "pv", "accessModes": ["ReadWriteOnce"]},
-            "status": {"phase": "Bound"}}),
-    ]
 }
 
 fn region(workload: Workload, start: i64, order: &str) -> SimulatedRegion {

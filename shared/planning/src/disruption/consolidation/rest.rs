@@ -35,7 +35,9 @@ pub(super) fn worth(
 
 /// By how much the rest exceeds the time since the pod was moved, in thousandths of that time; zero for other pods.
 fn missing(pod: &Pod, times: &[MovingTime], rest: SignedDuration, now: Timestamp) -> u64 {
-    let Some(bound) = pod.bound_at.filter(|at| times.iter().any(|time| time.holds(*at))) else { return 0 };
+    // Most pods are older, and need no search.
+    let young = pod.bound_at.filter(|at| now.duration_since(*at) < rest);
+    let Some(bound) = young.filter(|at| times.iter().any(|time| time.holds(*at))) else { return 0 };
     let since = u64::try_from(now.duration_since(bound).as_secs()).unwrap_or(0).max(1);
     let rest = u64::try_from(rest.as_secs()).unwrap_or(0);
     rest.saturating_mul(WHOLE).checked_div(since).unwrap_or(0).saturating_sub(WHOLE)
