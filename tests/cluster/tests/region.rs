@@ -289,9 +289,11 @@ fn half_empty_nodes_are_merged_unless_a_budget_of_pods_forbids_it_and_an_edited_
     };
     live.apply(CLASS);
     live.apply(POOL);
-    live.apply(&web("0"));
+    // These first: if one plan has the others alone, it puts two of them on one node.
     live.apply(&APART.replace("REPLICAS", "3"));
-    live.until("pods that waited run", SOON, |live| live.look().ready_pods().count() == 6);
+    live.until("each pod runs on a node of its own", SOON, |live| live.look().ready_pods().count() == 3);
+    live.apply(&web("0"));
+    live.until("the nodes have room for three others", SOON, |live| live.look().ready_pods().count() == 6);
     live.apply(&APART.replace("REPLICAS", "0"));
     live.apply(&consolidating);
     let began = Instant::now();
