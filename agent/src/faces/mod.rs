@@ -7,6 +7,7 @@
 //! Invariants: a NodeClaim that Tenon didn't create isn't changed; ours stay until their instance is terminated; an
 //! unchanged status isn't written again.
 
+mod class_end;
 mod conditions;
 pub mod news;
 mod node_claim;
@@ -66,13 +67,13 @@ pub enum FaceOp {
     Create(Value),
     /// Deletes a NodeClaim: our finalizer holds it.
     Delete(ObjectKey, String),
-    /// Removes a NodeClaim's finalizer.
-    Release {
+    /// Sets or removes our finalizer.
+    Finalizers {
         /// Which.
         key: ObjectKey,
         /// The object's version at planning.
         version: String,
-        /// The finalizers that stay.
+        /// All finalizers then.
         finalizers: Vec<Value>,
     },
 }
@@ -121,7 +122,17 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
     for object in &shown.classes {
         let name = object::name(object);
         let class = decided.classes.iter().find(|class| class.name.as_str() == name);
-        let status = with_told(class.map(class_status), decided, SubjectKind::Class, object);
+        // The status of a class that was deleted says nothing of one that was made anew.
+        let is_of = |class: &&ClassStatus| {
+            class.uid.as_ref().is_none_or(|known| known.as_str() == object::uid(object))
+        };
+        let class = class.filter(is_of);
+        let waiting = class_end::plan_class_end(object, decided, shown, now, &mut faces);
+        let mut status = with_told(class.map(class_status), decided, SubjectKind::Class, object);
+        let conditions = status.as_mut().and_then(|status| status.get_mut("conditions")?.as_array_mut());
+        if let (Some(waiting), Some(conditions)) = (waiting, conditions) {
+            conditions.push(waiting);
+        }
         faces.ops.extend(status.and_then(|status| changed_status(object, status)));
         faces.ops.extend(class.and_then(|class| changed_hash(object, class)));
     }
@@ -202,25 +213,41 @@ fn plan_claim(claim: &Claim, object: &Object, (node, status): (Option<&Value>, V
 
 /// Deletes a NodeClaim; a later look removes its finalizer.
 fn plan_end(object: &Object, faces: &mut Faces) {
-    let finalizers = object::list(object, "/metadata/finalizers");
-    let ours = json!(labels::TERMINATION_FINALIZER);
     if object::deleted_at(object).is_none() {
         faces.ops.push(delete(object));
-    } else if finalizers.contains(&ours) {
-        faces.ops.push(FaceOp::Release {
-            key: key(object),
-            version: text(object, "/metadata/resourceVersion").unwrap_or_default().to_owned(),
-            finalizers: finalizers.iter().filter(|finalizer| **finalizer != ours).cloned().collect(),
-        });
+    } else {
+        faces.ops.extend(released(object, labels::TERMINATION_FINALIZER));
     }
 }
 
-fn delete(object: &Value) -> FaceOp {
-    FaceOp::Delete(key(object), object::uid(object).to_owned())
+/// The operation that adds a finalizer, where it is missing.
+fn with_finalizer(object: &Value, ours: &str) -> Option<FaceOp> {
+    let known = object::list(object, "/metadata/finalizers");
+    let is_missing = known.iter().all(|finalizer| finalizer != ours);
+    let all = || known.iter().cloned().chain([json!(ours)]).collect();
+    is_missing.then(all).and_then(|finalizers| finalizers_op(object, finalizers))
 }
 
-fn key(object: &Value) -> ObjectKey {
-    ObjectKey::new(Kind::NodeClaim, "", object::name(object))
+/// The operation that removes a finalizer, where it is there.
+fn released(object: &Value, ours: &str) -> Option<FaceOp> {
+    let known = object::list(object, "/metadata/finalizers");
+    let others: Vec<Value> = known.iter().filter(|finalizer| *finalizer != ours).cloned().collect();
+    let is_there = others.len() < known.len();
+    is_there.then_some(others).and_then(|finalizers| finalizers_op(object, finalizers))
+}
+
+fn finalizers_op(object: &Value, finalizers: Vec<Value>) -> Option<FaceOp> {
+    let kind = Kind::parse(text(object, "/kind")?)?;
+    Some(FaceOp::Finalizers {
+        key: ObjectKey::new(kind, "", object::name(object)),
+        version: text(object, "/metadata/resourceVersion").unwrap_or_default().to_owned(),
+        finalizers,
+    })
+}
+
+fn delete(object: &Value) -> FaceOp {
+    let key = ObjectKey::new(Kind::NodeClaim, "", object::name(object));
+    FaceOp::Delete(key, object::uid(object).to_owned())
 }
 
 /// Whether Tenon made a NodeClaim.
@@ -407,7 +434,7 @@ pub async fn execute_face<K: Kube>(kube: &K, op: &FaceOp) -> Result<(), KubeErro
         }
         FaceOp::Create(object) => kube.create(object.clone()).await.map(|_| ()),
         FaceOp::Delete(key, uid) => kube.delete(key, uid, None).await.map(|_| ()),
-        FaceOp::Release { key, version, finalizers } => {
+        FaceOp::Finalizers { key, version, finalizers } => {
             let patch = json!({"metadata": {"finalizers": finalizers}});
             let precondition = Precondition::ResourceVersion(version.clone());
             kube.patch(key, &patch, &precondition).await.map(|_| ())

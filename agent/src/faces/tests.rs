@@ -273,6 +273,7 @@ fn class(conditions: Vec<Condition>) -> ClassStatus {
         name: NodeClassName::parse("default").unwrap(),
         revision: 1,
         generation: 1,
+        uid: None,
         spec_digest: String::new(),
         hash: None,
         subnets: Vec::new(),
@@ -368,6 +369,73 @@ fn a_class_has_the_hash_of_its_spec_beside_its_other_annotations() {
     check(1, "2", Some("2"));
     check(1, "3", Some("3"));
     check(2, "4", Some("3"));
+}
+
+#[test]
+fn a_class_that_is_made_anew_shows_nothing_of_the_one_before() {
+    let world = FacesWorld::new();
+    let object = json!({"kind": "EC2NodeClass", "metadata": {"name": "default"}, "spec": {"role": "node"}});
+    world.kube.apply(object).unwrap();
+    let ready = Condition {
+        condition: ConditionType::Ready,
+        status: ConditionStatus::True,
+        reason: ConditionReason::Holds,
+        message: String::new(),
+        since: at(10),
+        observed_generation: 1,
+        next_try: None,
+    };
+    let shown_of = |uid: &str| {
+        let mut decided = Decided::default();
+        decided.classes = vec![ClassStatus { uid: Some(uid.parse().unwrap()), ..class(vec![ready.clone()]) }];
+        world.show_all(&decided);
+        let object = world.kube.object(Kind::Ec2NodeClass, "", "default").unwrap();
+        conditions::holds(&object, "Ready")
+    };
+    let uid = object::uid(&world.kube.object(Kind::Ec2NodeClass, "", "default").unwrap()).to_owned();
+    assert_eq!([shown_of("another"), shown_of(&uid)], [false, true]);
+}
+
+#[test]
+fn a_deleted_class_stays_while_node_claims_use_it() {
+    let world = FacesWorld::new();
+    let class_object = json!({"kind": "EC2NodeClass", "metadata": {"name": "linux", "finalizers": ["example.com/other"]},
+        "spec": {"role": "node"}});
+    world.kube.apply(class_object).unwrap();
+    let mut decided = Decided::default();
+    let look = |decided: &Decided| {
+        world.show_all(decided);
+        let object = world.kube.object(Kind::Ec2NodeClass, "", "linux")?;
+        let held = conditions::known(&object, "tenon.dev/Waiting").and_then(|of| text(of, "/message"));
+        let finalizers = object::list(&object, "/metadata/finalizers").iter().filter_map(Value::as_str);
+        Some((finalizers.collect::<Vec<_>>().join(" "), held.unwrap_or_default().to_owned()))
+    };
+    let found = |finalizers: &str, held: &str| Some((finalizers.to_owned(), held.to_owned()));
+    assert_eq!(look(&decided), found("example.com/other", ""), "the functions don't know it yet");
+    decided.classes = vec![ClassStatus { name: NodeClassName::parse("linux").unwrap(), ..class(Vec::new()) }];
+    let both = "example.com/other karpenter.k8s.aws/termination";
+    assert_eq!(look(&decided), found(both, ""));
+    let held = "it is deleted and goes with its last NodeClaim; NodeClaims `default-abcde` use it: delete their \
+                NodePools, or let these name another EC2NodeClass";
+    world.kube.delete(Kind::Ec2NodeClass, "", "linux");
+    let planned = Claim::planned(
+        ClaimName::parse("default-abcde").unwrap(),
+        (NodePoolName::parse("default").unwrap(), NodeClassName::parse("linux").unwrap()),
+        LaunchId::parse("launch-1").unwrap(),
+        at(5),
+    );
+    for state in [planned, claim(launched()), claim(draining())] {
+        decided.claims = [(state.name.to_string(), state)].into();
+        assert_eq!(look(&decided), found(both, held));
+    }
+    // Of another controller.
+    decided.claims.clear();
+    let foreign = json!({"kind": "NodeClaim", "metadata": {"name": "foreign"},
+        "spec": {"nodeClassRef": {"name": "linux"}}});
+    world.kube.apply(foreign).unwrap();
+    assert_eq!(look(&decided), found(both, &held.replace("default-abcde", "foreign")));
+    world.kube.delete(Kind::NodeClaim, "", "foreign");
+    assert_eq!(look(&decided), found("example.com/other", ""));
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn paused(view: &ClusterView, snapshot: &Snapshot) -> BTreeSet<NodePoolName> {
 fn class_view(status: &ClassStatus, view: &ClusterView, snapshot: &Snapshot) -> ClassView {
     let right = view.registry.as_ref().ok().and_then(|registry| ReservedCapacity::behind(&registry.gates));
     let spec = snapshot.node_classes.iter().find(|class| class.name == status.name);
-    let current = spec.is_some_and(|class| class.meta.generation == status.generation);
+    let current = spec.is_some_and(|class| status.is_of(&class.meta) && class.meta.deleted_at.is_none());
     ClassView {
         name: status.name.clone(),
         readiness: if current && status.ready() { ClassReadiness::Ready } else { ClassReadiness::NotReady },

@@ -154,6 +154,13 @@ fn dated(
 
 fn class_ready(pool: &NodePool, input: &LifecycleInput) -> FoundCondition {
     let name = &pool.template.node_class.name;
+    let deleted = input.snapshot.as_deref().is_ok_and(|snapshot| {
+        snapshot.node_classes.iter().any(|class| class.name == *name && class.meta.deleted_at.is_some())
+    });
+    if deleted {
+        let message = format!("EC2NodeClass `{name}` is being deleted: create it again, or name another");
+        return FoundCondition::not(ConditionStatus::False, "NodeClassTerminating", message);
+    }
     let Some(class) = input.classes.get(name) else {
         let message = format!("EC2NodeClass `{name}` isn't resolved yet");
         return FoundCondition::not(ConditionStatus::False, "NodeClassNotFound", message);

@@ -88,6 +88,7 @@ impl ClassLook<'_> {
         ClassObservation {
             name: class.name.clone(),
             generation: class.meta.generation,
+            uid: class.meta.uid.clone(),
             spec_digest: spec_form::digest(class),
             hash: Some(class.spec_hash.in_cluster(&registry.certificate_authority)),
             subnets: self.asked_part(
@@ -382,6 +383,7 @@ impl ClassLook<'_> {
         ClassObservation {
             name: self.class.name.clone(),
             generation: self.class.meta.generation,
+            uid: self.class.meta.uid.clone(),
             spec_digest: spec_form::digest(self.class),
             hash: None,
             subnets: refused(cluster),

@@ -57,17 +57,19 @@ pub fn is_of(status: &ClassStatus, class: &Ec2NodeClass) -> bool {
     if status.spec_digest.starts_with(PREFIX) {
         status.spec_digest == digest(class)
     } else {
-        status.generation == class.meta.generation
+        status.is_of(&class.meta)
     }
 }
 
-/// A stored status with the digest of this form, where it is of this spec.
+/// A stored status with the digest of this form and the class's UID, where it is of this spec.
 #[must_use]
 pub fn in_this_form<'a>(stored: &'a ClassStatus, class: &Ec2NodeClass) -> Cow<'a, ClassStatus> {
-    if stored.spec_digest.starts_with(PREFIX) || !is_of(stored, class) {
+    let is_in_form = stored.spec_digest.starts_with(PREFIX) && stored.uid.is_some();
+    if is_in_form || !is_of(stored, class) {
         return Cow::Borrowed(stored);
     }
-    Cow::Owned(ClassStatus { spec_digest: digest(class), ..stored.clone() })
+    let uid = class.meta.uid.clone();
+    Cow::Owned(ClassStatus { spec_digest: digest(class), uid, ..stored.clone() })
 }
 
 /// The class and its generation. An annotation doesn't raise the generation, so the one that changes what the class

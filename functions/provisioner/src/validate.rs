@@ -79,7 +79,7 @@ pub(crate) fn first_question<'a>(
     }
     let mut questions: Vec<Question<'a>> = Vec::new();
     for class in snapshot.node_classes.iter().filter(|class| class.meta.deleted_at.is_none()) {
-        let current = |status: &&ClassStatus| status.generation == class.meta.generation;
+        let current = |status: &&ClassStatus| status.is_of(&class.meta);
         let Some(status) = view.classes.get(&class.name).filter(current) else { continue };
         if !status.launchable() {
             continue;

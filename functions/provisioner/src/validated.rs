@@ -94,7 +94,7 @@ impl<'a> Validated<'a> {
             FeatureGate::Enabled => true,
             FeatureGate::Disabled => decides_profile(status),
         };
-        let of_this = launch.created_at >= told.since && status.generation == class.meta.generation;
+        let of_this = launch.created_at >= told.since && status.is_of(&class.meta);
         let refresh = class.meta.annotations.get(VALIDATION_REFRESH);
         (asks && of_this).then_some((status, refresh.map(String::as_str)))
     }

@@ -77,6 +77,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
     let observation = ClassObservation {
         name: NodeClassName::parse(name).unwrap(),
         generation: 1,
+        uid: None,
         spec_digest: "spec".to_owned(),
         hash: None,
         subnets: Seen::Holds(vec![subnet("a", 1), subnet("a", 2), subnet("b", 1)]),

@@ -25,6 +25,7 @@ fn status() -> ClassStatus {
     let observation = ClassObservation {
         name: class(),
         generation: 1,
+        uid: None,
         spec_digest: "v2-1".to_owned(),
         hash: None,
         subnets: none(),

@@ -50,6 +50,20 @@ fn a_pool_counts_the_claims_that_are_its_nodes_and_what_they_hold() {
 }
 
 #[test]
+fn the_class_of_a_pool_may_be_deleted() {
+    let class = serde_json::json!({"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+        "metadata": {"name": "default", "deletionTimestamp": "2026-11-01T00:00:00Z"},
+        "spec": {"role": "node", "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": [{"id": "subnet-1"}], "securityGroupSelectorTerms": [{"id": "sg-1"}]}});
+    let class = tenon_domain::manifest::node_class_from_value(&class).unwrap();
+    let seen =
+        with_snapshot(input(minutes(30), vec![], vec![]), |snapshot| snapshot.node_classes.push(class));
+    let message = "EC2NodeClass `default` is being deleted: create it again, or name another".to_owned();
+    let expected = Some((ConditionStatus::False, "NodeClassTerminating".to_owned(), message));
+    assert_eq!(condition(&seen, PoolConditionType::NodeClassReady), expected);
+}
+
+#[test]
 fn a_status_that_says_the_same_is_not_written_again() {
     let mut seen = input(minutes(30), vec![claim(0, initialized(0, minutes(1)))], vec![node(0)]);
     let first = status(&seen);
@@ -98,6 +112,7 @@ pub(super) fn class(conditions: &[(ConditionType, ConditionStatus, ConditionReas
         name: "default".parse().unwrap(),
         revision: 1,
         generation: 1,
+        uid: None,
         spec_digest: String::new(),
         hash: None,
         subnets: vec![],

@@ -64,6 +64,7 @@ fn class(images: &[&str]) -> ClassStatus {
         name: "default".parse().unwrap(),
         revision: 1,
         generation: 1,
+        uid: None,
         spec_digest: String::new(),
         subnets: vec![],
         security_groups: vec![],

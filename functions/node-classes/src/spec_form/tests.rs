@@ -109,6 +109,7 @@ fn resolved() -> ClassStatus {
         name: "default".parse().unwrap(),
         revision: 1,
         generation: 1,
+        uid: None,
         spec_digest: String::new(),
         subnets: vec![],
         security_groups: vec![],

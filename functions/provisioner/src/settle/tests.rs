@@ -43,6 +43,7 @@ impl SettleWorld {
         let observation = ClassObservation {
             name: "default".parse().unwrap(),
             generation: 1,
+            uid: None,
             spec_digest: "spec".to_owned(),
             hash: None,
             subnets: Seen::Holds(vec![ClassSubnet {

@@ -96,6 +96,7 @@ impl Sights {
         ClassObservation {
             name: "default".parse().unwrap(),
             generation: 1,
+            uid: None,
             spec_digest: "abc".to_owned(),
             hash: None,
             images: seen(self.images, Vec::new(), ConditionReason::AmiNotFound),

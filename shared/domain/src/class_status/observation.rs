@@ -12,7 +12,7 @@ use super::image::{ImageNotices, ResolvedImage, types_without_image};
 use super::status::{ClassStatus, ClassSubnet, SeenProfile};
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::class_hash::ClassHash;
-use crate::id::NodeClassName;
+use crate::id::{NodeClassName, Uid};
 use crate::placement::ResolvedPlacementGroup;
 use crate::reservation::{ClassReservation, ClassReservations, ReservedCapacity};
 use crate::zonal_shift::ShiftedZone;
@@ -65,6 +65,8 @@ pub struct ClassObservation {
     pub name: NodeClassName,
     /// `metadata.generation` of its spec.
     pub generation: u64,
+    /// Its UID, if it has one.
+    pub uid: Option<Uid>,
     /// Digest of its spec.
     pub spec_digest: String,
     /// Hash of its spec; `None` for an unregistered cluster, whose certificate authority isn't known.
@@ -110,7 +112,15 @@ impl ClassStatus {
             .map(|judgement| dated(judgement, observation.generation, previous, now))
             .collect();
         let ClassObservation {
-            name, generation, spec_digest, hash, subnets, security_groups, images, ..
+            name,
+            generation,
+            uid,
+            spec_digest,
+            hash,
+            subnets,
+            security_groups,
+            images,
+            ..
         } = observation;
         // Shifts belong to the cluster, so the last observation is valid for every spec.
         let shifts = match observation.shifts {
@@ -123,6 +133,7 @@ impl ClassStatus {
             name,
             revision: previous.map_or(1, |previous| previous.revision.saturating_add(1)),
             generation,
+            uid,
             hash,
             subnets: kept(subnets, known.map(|k| &k.subnets)).unwrap_or_default(),
             security_groups: kept(security_groups, known.map(|k| &k.security_groups)).unwrap_or_default(),

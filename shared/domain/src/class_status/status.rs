@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use super::condition::{Condition, ConditionStatus, ConditionType};
 use super::image::{RejectedImage, ResolvedImage};
 use super::refused_image::RefusedImage;
+use crate::api::meta::ObjectMeta;
 use crate::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use crate::class_hash::ClassHash;
-use crate::id::{NodeClassName, SubnetId, Zone, ZoneId};
+use crate::id::{NodeClassName, SubnetId, Uid, Zone, ZoneId};
 use crate::placement::ResolvedPlacementGroup;
 use crate::reservation::ClassReservations;
 use crate::zonal_shift::{ShiftEnd, ShiftedZone};
@@ -25,6 +26,8 @@ pub struct ClassStatus {
     pub revision: u64,
     /// `metadata.generation` of the resolved spec.
     pub generation: u64,
+    /// The class's UID; `None` in old statuses.
+    pub uid: Option<Uid>,
     /// The digest of that spec. It changes without the generation if the class is deleted and created again.
     pub spec_digest: String,
     /// The hash of that spec in its cluster; `None` for an unregistered cluster, and in old statuses.
@@ -126,6 +129,16 @@ impl ClassStatus {
             Some(ShiftedZone { zone_id: subnet.zone_id.clone(), end: subnet.shifted? })
         };
         self.subnets.iter().filter_map(shifted).collect()
+    }
+
+    /// Whether it is of a class with this metadata: one that is deleted and made anew begins at the same generation.
+    #[must_use]
+    pub fn is_of(&self, class: &ObjectMeta) -> bool {
+        let is_same = match (&self.uid, &class.uid) {
+            (Some(known), Some(uid)) => known == uid,
+            (None, _) | (_, None) => true,
+        };
+        is_same && self.generation == class.generation
     }
 
     /// Whether both are equal except for revision and times of observation.

@@ -181,6 +181,7 @@ impl Cluster {
         let observation = ClassObservation {
             name: name.clone(),
             generation: 1,
+            uid: None,
             spec_digest: "spec".to_owned(),
             hash: None,
             subnets: Seen::Holds(subnets.into_iter().map(subnet).collect()),

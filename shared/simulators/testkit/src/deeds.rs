@@ -14,6 +14,7 @@ use tenon_region::site::Voice;
 use tenon_snapshot::{Kind, object};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, ImageDefect, NewImage};
 
+use crate::class_deleted::{ClassDeletions, again};
 use crate::outage::ProfileOutages;
 use crate::pipeline::Pipeline;
 use crate::random::Dice;
@@ -27,6 +28,7 @@ use crate::world::{DEPLOYMENTS, image, node_class, set};
 pub(crate) struct Doings {
     pipeline: Pipeline,
     outages: ProfileOutages,
+    classes: ClassDeletions,
     /// When something that classes depend on was last wrong, or changed.
     disturbed_at: Timestamp,
     images: Vec<ImageId>,
@@ -80,6 +82,7 @@ impl Doings {
         Self {
             pipeline: Pipeline::new(seed, longest_outage),
             outages: ProfileOutages::new(seed, longest_outage),
+            classes: ClassDeletions::new(seed),
             sickness: Dice::new(seed, 14),
             storms: Dice::new(seed, 17),
             broken: Vec::new(),
@@ -115,9 +118,11 @@ impl Doings {
         if self.sickness.permille(60) {
             sicken(region, cluster, &mut self.sickness);
         }
-        let disturbed = self.outages.is_on() || self.denied_until.is_some() || self.speaks_at.is_some();
+        let is_wrong = |doings: &Self| doings.outages.is_on() || doings.classes.is_on();
+        let disturbed = is_wrong(self) || self.denied_until.is_some() || self.speaks_at.is_some();
         self.outages.act(region, cluster);
-        if disturbed || self.outages.is_on() {
+        self.classes.act(region, cluster);
+        if disturbed || is_wrong(self) {
             self.disturbed_at = region.now();
         }
     }
@@ -164,6 +169,7 @@ impl Doings {
         self.shift_back(region, cluster);
         region.twin().clear_faults();
         self.allow_dry_runs(region);
+        self.classes.end(region, cluster);
         self.make_pool(region, cluster);
         heal(region, cluster);
         self.drop_broken_images(region);
@@ -188,10 +194,7 @@ impl Doings {
 
     fn make_pool(&mut self, region: &SimulatedRegion, cluster: &ClusterName) {
         let (Some(pool), Some(site)) = (self.pool.take(), region.site(cluster)) else { return };
-        let metadata = json!({"name": object::name(&pool)});
-        let made = json!({"apiVersion": pool.get("apiVersion"), "kind": pool.get("kind"),
-            "metadata": metadata, "spec": pool.get("spec")});
-        let _ = site.cluster().apply(made);
+        let _ = site.cluster().apply(again(&pool));
     }
 
     /// Images of strangers, with their creation times.

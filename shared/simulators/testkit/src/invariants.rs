@@ -108,6 +108,8 @@ tenon_domain::words! {
         VolumesDetached,
         /// Nodes that stay unhealthy leave, where the gate is open.
         SickNodesGo,
+        /// A deleted class stays while claims use it.
+        ClassesOutlastClaims,
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod accepted;
 pub mod budgets;
 mod chaos;
+mod class_deleted;
 mod consolidated;
 mod crowded;
 mod deeds;

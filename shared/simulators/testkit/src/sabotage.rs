@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::SignedDuration;
 use tenon_domain::id::ClientToken;
+use tenon_domain::labels::EC2NODECLASS_FINALIZER;
 use tenon_domain::taint::DISRUPTED;
 use tenon_ec2::port::{CreateFleetRequest, Image, ImageState, Instance};
 use tenon_region::gate::Evicting;
@@ -116,6 +117,8 @@ tenon_domain::words! {
         VolumesUnseen,
         /// Nodes' conditions but Ready are missing in lists.
         SicknessUnseen,
+        /// The agent sets no finalizer on classes.
+        ClassesUnheld,
     }
 }
 
@@ -190,6 +193,7 @@ impl Sabotage {
             | Self::NewestFlaps
             | Self::VolumesUnseen
             | Self::SicknessUnseen
+            | Self::ClassesUnheld
             | Self::ExtraInstances => {}
         }
     }
@@ -323,12 +327,18 @@ impl Sabotage {
         }
     }
 
-    /// The agent's patches leave out the taint of Nodes under deletion.
+    /// The agent's patches leave out the taint of Nodes under deletion, or the finalizer of classes.
     pub(crate) fn tamper_patch(self, patch: &mut serde_json::Value) {
         if self == Self::DeletionsUntainted
             && let Some(taints) = patch.pointer_mut("/spec/taints").and_then(serde_json::Value::as_array_mut)
         {
             taints.retain(|taint| taint.get("key").and_then(|key| key.as_str()) != Some(DISRUPTED));
+        }
+        if self == Self::ClassesUnheld
+            && let Some(all) =
+                patch.pointer_mut("/metadata/finalizers").and_then(serde_json::Value::as_array_mut)
+        {
+            all.retain(|finalizer| finalizer != EC2NODECLASS_FINALIZER);
         }
     }
 

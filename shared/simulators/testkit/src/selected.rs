@@ -55,7 +55,9 @@ pub fn invariant_images_selected(
 fn is_of(class: &ClassStatus, manifest: &Value) -> bool {
     let name = at(manifest, "/metadata/name").and_then(Value::as_str);
     let generation = at(manifest, "/metadata/generation").and_then(Value::as_u64);
-    name == Some(class.name.as_str()) && generation == Some(class.generation)
+    let uid = at(manifest, "/metadata/uid").and_then(Value::as_str);
+    let is_same = class.uid.as_ref().is_none_or(|known| Some(known.as_str()) == uid);
+    is_same && name == Some(class.name.as_str()) && generation == Some(class.generation)
 }
 
 /// The image names that a class selects; empty if it selects by tags.

@@ -7,6 +7,7 @@ use tenon_region::scenario::ClusterForm;
 
 use crate::accepted::invariant_images_accepted;
 use crate::budgets::{PoolBudgets, invariant_budgets_hold};
+use crate::class_deleted::{ClassSeen, invariant_classes_outlast_claims};
 use crate::consolidated::{Consolidations, invariant_consolidation_saves, invariant_disrupting_is_held};
 use crate::deletions::invariant_deleted_are_tainted;
 use crate::detached::invariant_volumes_detached;
@@ -31,6 +32,7 @@ pub(crate) struct Watched {
     pub(crate) history: History,
     pub(crate) empty: EmptyLong,
     pub(crate) consolidations: Consolidations,
+    class: ClassSeen,
     /// The gate `NodeRepair`.
     repairs: FeatureGate,
 }
@@ -44,6 +46,7 @@ impl Watched {
             history: History::default(),
             empty: EmptyLong::default(),
             consolidations: Consolidations::default(),
+            class: ClassSeen::default(),
             repairs: if form.node_repair { FeatureGate::Enabled } else { FeatureGate::Disabled },
         })
     }
@@ -80,6 +83,7 @@ impl Watched {
         if self.repairs == FeatureGate::Enabled {
             invariant_sick_nodes_go(region, &self.cluster, moment)?;
         }
+        invariant_classes_outlast_claims(region, &self.cluster, moment, &mut self.class)?;
         invariant_conditions_agree(region, &self.cluster)?;
         history.unready.look(region, &self.cluster);
         invariant_images_accepted(region, &self.cluster, &mut history.images, pace.class_lag())?;

@@ -154,9 +154,9 @@ impl<'a> ObservedCluster<'a> {
         };
         let Some(status) = self.view.classes.get(name) else { return not_ready(NOT_RESOLVED) };
         if class.meta.deleted_at.is_some() {
-            return not_ready("Terminating");
+            return not_ready("it is being deleted: create it again, or let the NodePool name another");
         }
-        if status.generation != class.meta.generation {
+        if !status.is_of(&class.meta) {
             return not_ready(NOT_RESOLVED);
         }
         // Only a launch can show that what EC2 refused is mended.

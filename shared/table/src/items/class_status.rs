@@ -19,6 +19,7 @@ impl ItemForm for ClassStatus {
         to.text("name", &self.name);
         to.number(REVISION, self.revision);
         to.number("generation", self.generation);
+        to.text_if("uid", self.uid.as_ref());
         to.text("spec_digest", &self.spec_digest);
         to.text_if("hash", self.hash.map(|hash| hash.to_string()));
         to.list("subnets", &self.subnets, |subnet, to| {
@@ -90,6 +91,7 @@ impl ItemForm for ClassStatus {
             name: from.parsed("name")?,
             revision: from.u64(REVISION)?,
             generation: from.u64("generation")?,
+            uid: from.parsed_if("uid")?,
             spec_digest: from.string("spec_digest")?,
             hash: from.parsed_if("hash")?,
             subnets: from.list("subnets", |from| {

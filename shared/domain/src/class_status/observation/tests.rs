@@ -1,6 +1,7 @@
 //! Conditions of one observation, and what the next one keeps.
 
 use super::*;
+use crate::api::meta::ObjectMeta;
 use crate::catalog::facts::PlacementStrategy;
 use crate::id::{SubnetId, Zone, ZoneId};
 use crate::zonal_shift::ShiftEnd;
@@ -19,10 +20,29 @@ fn subnet(name: &str, free_addresses: u32) -> ClassSubnet {
     }
 }
 
+#[test]
+fn a_status_is_of_a_class_of_its_uid_and_generation() {
+    let meta = |uid: Option<&str>, generation| ObjectMeta {
+        uid: uid.map(|uid| uid.parse().unwrap()),
+        generation,
+        ..ObjectMeta::default()
+    };
+    let status = |uid: Option<&str>| {
+        let uid = uid.map(|uid| uid.parse().unwrap());
+        ClassStatus::observed(ClassObservation { uid, ..observation() }, None, at(0))
+    };
+    let (known, old) = (status(Some("a")), status(None));
+    assert!(
+        known.is_of(&meta(Some("a"), 3)) && old.is_of(&meta(Some("a"), 3)) && known.is_of(&meta(None, 3))
+    );
+    assert!(!known.is_of(&meta(Some("b"), 3)) && !known.is_of(&meta(Some("a"), 4)));
+}
+
 fn observation() -> ClassObservation {
     ClassObservation {
         name: NodeClassName::parse("default").unwrap(),
         generation: 3,
+        uid: None,
         spec_digest: "abc".to_owned(),
         hash: None,
         subnets: Seen::Holds(vec![subnet("subnet-b", 5), subnet("subnet-a", 5), subnet("subnet-c", 9)]),

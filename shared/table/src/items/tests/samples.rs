@@ -251,6 +251,7 @@ pub(super) fn class_status() -> ClassStatus {
     let observation = ClassObservation {
         name: "linux".parse().unwrap(),
         generation: 3,
+        uid: Some("0d1c2b3a-uid".parse().unwrap()),
         spec_digest: "12ab".into(),
         hash: Some("11148166120438674859".parse().unwrap()),
         subnets: SeenPart::Holds(vec![ClassSubnet {

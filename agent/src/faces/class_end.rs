@@ -1,0 +1,100 @@
+//! The end of an EC2NodeClass: a deleted one stays while NodeClaims use it.
+//!
+//! Decides when its finalizer is set and removed, and what a person is told meanwhile. Nothing is launched from a class
+//! that is being deleted: `provisioner` sees to that.
+//!
+//! Source: aws/karpenter-provider-aws `pkg/controllers/nodeclass/controller.go` (`finalize`).
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tenon_domain::claim::ClaimPhase;
+use tenon_domain::labels::EC2NODECLASS_FINALIZER;
+use tenon_domain::report::counted;
+use tenon_snapshot::object::{self, Kind, ObjectKey, text};
+use tenon_snapshot::{Note, NoteKind};
+
+use super::conditions::{self, ShownCondition};
+use super::news::News;
+use super::{Faces, ShownObjects, released, with_finalizer};
+use crate::decided::Decided;
+
+/// The peer's reason.
+const WAITING: &str = "WaitingOnNodeClaimTermination";
+/// How long a launch may be planned by functions that didn't see the deletion yet.
+const SEEN_WITHIN: SignedDuration = SignedDuration::from_secs(20);
+/// The number of NodeClaims that are named.
+const NAMED_MOST: usize = 5;
+
+/// Plans a class's finalizer; returns the condition of one that waits.
+pub(super) fn plan_class_end(
+    class: &Value,
+    decided: &Decided,
+    shown: &ShownObjects,
+    now: Timestamp,
+    faces: &mut Faces,
+) -> Option<Value> {
+    let name = object::name(class);
+    let Some(deleted_at) = object::deleted_at(class) else {
+        // Before the functions know a class, nothing is launched from it.
+        let is_known = decided.classes.iter().any(|known| known.name.as_str() == name);
+        faces.ops.extend(with_finalizer(class, EC2NODECLASS_FINALIZER).filter(|_| is_known));
+        return None;
+    };
+    let users = users(name, decided, shown);
+    if users.is_empty() {
+        let is_settled = now.duration_since(deleted_at) >= SEEN_WITHIN || !has_pool(name, shown);
+        faces.ops.extend(released(class, EC2NODECLASS_FINALIZER).filter(|_| is_settled));
+        return None;
+    }
+    let message = words(&users);
+    faces.news.push(News {
+        of: format!("{WAITING} {}", object::uid(class)),
+        at: deleted_at,
+        note: Note {
+            about: ObjectKey::new(Kind::Ec2NodeClass, "", name),
+            uid: object::uid(class).to_owned(),
+            kind: NoteKind::Normal,
+            reason: WAITING.to_owned(),
+            message: message.clone(),
+        },
+    });
+    Some(conditions::form(ShownCondition {
+        kind: "tenon.dev/Waiting",
+        status: "True",
+        reason: WAITING,
+        message: &message,
+        since: deleted_at,
+        generation: object::at(class, "/metadata/generation").and_then(Value::as_u64).unwrap_or_default(),
+    }))
+}
+
+/// NodeClaims of the class, other controllers' too.
+fn users<'a>(class: &str, decided: &'a Decided, shown: &'a ShownObjects) -> BTreeSet<&'a str> {
+    let lives = |phase: ClaimPhase| phase == ClaimPhase::Planned || phase.has_instance();
+    let claims =
+        decided.claims.values().filter(|claim| claim.class.as_str() == class && lives(claim.phase()));
+    let refers = |claim: &&object::Object| text(claim, "/spec/nodeClassRef/name") == Some(class);
+    let objects = shown.claims.iter().filter(refers).map(|claim| object::name(claim));
+    claims.map(|claim| claim.name.as_str()).chain(objects).collect()
+}
+
+/// Whether a NodePool launches from the class.
+fn has_pool(class: &str, shown: &ShownObjects) -> bool {
+    let refers = |pool: &object::Object| text(pool, "/spec/template/spec/nodeClassRef/name") == Some(class);
+    shown.pools.iter().any(refers)
+}
+
+fn words(users: &BTreeSet<&str>) -> String {
+    let named: Vec<&str> = users.iter().copied().take(NAMED_MOST).collect();
+    let more = match users.len().saturating_sub(named.len()) {
+        0 => String::new(),
+        more => format!(" and {}", counted(more, "other", "others")),
+    };
+    format!(
+        "it is deleted and goes with its last NodeClaim; NodeClaims `{}`{more} use it: delete their NodePools, or let \
+         these name another EC2NodeClass",
+        named.join("`, `")
+    )
+}
