@@ -84,8 +84,8 @@ impl RegionTwin {
             let spot = state.types.get(instance_type).is_some_and(|t| data::supports_usage_class(t, "spot"));
             let Some(on_demand) = state.on_demand.get(instance_type).filter(|_| spot) else { continue };
             for zone in zones {
-                let price = prices::spot(state.config.seed, *on_demand, instance_type, zone, state.now);
-                let since = prices::spot_since(state.now);
+                let price = state.spot_price(*on_demand, instance_type, zone);
+                let since = prices::spot_since(state.priced_at());
                 all.push(SpotPrice {
                     instance_type: instance_type.clone(),
                     zone: zone.clone(),

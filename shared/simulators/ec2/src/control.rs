@@ -437,6 +437,11 @@ impl RegionTwin {
         self.with(|state| state.calls.clone())
     }
 
+    /// Lets spot prices stay as they are from now on.
+    pub fn hold_spot_prices(&self) {
+        self.with(|state| state.prices_held_at = Some(state.now));
+    }
+
     /// The current price of a type in a zone; `None` without one.
     #[must_use]
     pub fn price(

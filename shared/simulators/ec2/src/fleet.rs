@@ -18,7 +18,6 @@ use super::capacity::{CapacityPool, PoolShortage};
 use super::events::uuid;
 use super::instances::TwinInstance;
 use super::network::{TwinSubnet, private_dns_name};
-use super::prices;
 use super::records::{InstanceRecord, LaunchRecord, RequestOutcome, RequestRecord};
 use super::reservations::CapacitySource;
 use super::state::{TwinState, error, later};
@@ -246,7 +245,7 @@ impl TwinState {
         let on_demand = *self.on_demand.get(of)?;
         match capacity_type {
             TargetCapacityType::OnDemand => Some(on_demand),
-            TargetCapacityType::Spot => Some(prices::spot(self.config.seed, on_demand, of, zone, self.now)),
+            TargetCapacityType::Spot => Some(self.spot_price(on_demand, of, zone)),
         }
     }
 

@@ -9,6 +9,7 @@ use tenon_domain::id::{InstanceType, Zone};
 use tenon_domain::money::UsdPerHour;
 
 use super::random::draw;
+use super::state::TwinState;
 
 /// How long a spot price holds: EC2 moves prices slowly, the catalogue looks every ten minutes.
 const STEP_SECONDS: i64 = 600;
@@ -17,6 +18,18 @@ const STEPS_TO_TURN: i64 = 36;
 /// EC2 quotes spot prices in ten-thousandths of a dollar.
 const TICK_NANOS: u64 = 100_000;
 
+impl TwinState {
+    /// The moment whose spot prices hold now.
+    pub(super) fn priced_at(&self) -> Timestamp {
+        self.prices_held_at.unwrap_or(self.now)
+    }
+
+    /// The present spot price of a type in a zone.
+    pub(super) fn spot_price(&self, on_demand: UsdPerHour, of: &InstanceType, zone: &Zone) -> UsdPerHour {
+        spot(self.config.seed, on_demand, of, zone, self.priced_at())
+    }
+}
+
 /// When the spot price that holds at a moment began to hold.
 pub(super) fn spot_since(at: Timestamp) -> Timestamp {
     let second = at.as_second().div_euclid(STEP_SECONDS).saturating_mul(STEP_SECONDS);
@@ -24,7 +37,7 @@ pub(super) fn spot_since(at: Timestamp) -> Timestamp {
 }
 
 /// The synthetic spot price at a moment: between 20 % and 72 % of the on-demand price.
-pub(super) fn spot(
+fn spot(
     seed: u64,
     on_demand: UsdPerHour,
     instance_type: &InstanceType,

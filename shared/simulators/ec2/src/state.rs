@@ -49,6 +49,8 @@ pub(super) enum DueEvent {
 pub(super) struct TwinState {
     pub(super) config: TwinConfig,
     pub(super) now: Timestamp,
+    /// Since when spot prices stay as they are, if they do.
+    pub(super) prices_held_at: Option<Timestamp>,
     /// When the world began.
     pub(super) started_at: Timestamp,
     pub(super) types: BTreeMap<InstanceType, Arc<InstanceTypeInfo>>,
@@ -118,6 +120,7 @@ impl TwinState {
         Ok(Self {
             config,
             now,
+            prices_held_at: None,
             started_at: now,
             types,
             offered,

@@ -38,6 +38,8 @@ const SETTLE_WITHIN: SignedDuration = SignedDuration::from_hours(8);
 /// How long a region must have nothing to do before it counts as settled: longer than the longest sweep and the looks
 /// after it, so that the sweep repairs a lost event.
 const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(420);
+/// How long after the last change of spot prices they count: the catalogue's period, and a failed refresh of it.
+const PRICED_WITHIN: SignedDuration = SignedDuration::from_mins(11);
 /// How many claims of a cluster may wait for their launches in a calm region: more than any history has pods.
 const MOST_PLANNED: usize = 200;
 /// How old the table is that a restore brings back.
@@ -257,6 +259,7 @@ impl Play {
         for watched in &mut self.watched {
             watched.history.pending_since.clear();
         }
+        let calm_since = self.region.now();
         self.tell()?;
         let deadline = self.region.now().checked_add(SETTLE_WITHIN).unwrap_or(Timestamp::MAX);
         let mut settled_since = None;
@@ -277,6 +280,9 @@ impl Play {
             self.check(now, self.runs_away())?;
             let mut unsettled = self.region.unsettled().0;
             unsettled.extend(self.waits_for_capacity());
+            if now.duration_since(calm_since) < PRICED_WITHIN {
+                unsettled.push("spot prices may be older than the last change".to_owned());
+            }
             if unsettled.is_empty() && self.watched.iter().all(|watched| watched.history.unready.is_empty()) {
                 let since = *settled_since.get_or_insert(now);
                 if now.duration_since(since) >= SETTLED_AFTER {
