@@ -23,6 +23,7 @@ const fn faces(shown: Shown) -> &'static [Face] {
     match shown {
         Shown::Event => &[],
         Shown::LaunchRefused => &[("tenon.dev/LaunchRefused", "True")],
+        Shown::DisruptionPaused => &[("tenon.dev/DisruptionPaused", "True")],
         Shown::DrainBlocked => &[("Drained", "Unknown")],
         Shown::Waiting => &[("tenon.dev/Waiting", "True")],
         Shown::Invalid => &[("ValidationSucceeded", "False"), ("Ready", "False")],

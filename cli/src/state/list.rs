@@ -126,7 +126,8 @@ async fn pools<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, L
         let conditions = pool.get("conditions").and_then(Json::as_array).into_iter().flatten();
         let kinds: Vec<&str> = conditions.filter_map(|one| one.get("type")?.as_str()).collect();
         let by = match (by_setting, kinds.contains(&paused)) {
-            (true, _) => Some("by setting"),
+            (true, true) => Some("by setting and annotation"),
+            (true, false) => Some("by setting"),
             (false, true) => Some("by annotation"),
             (false, false) => None,
         };

@@ -16,18 +16,19 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, NodeClassName, NodePoolName, Region};
+use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::labels;
 use tenon_domain::launch::LaunchCause;
 use tenon_domain::registry::{FeatureGate, GateName, Registry};
-use tenon_domain::report;
+use tenon_domain::report::{self, ALL_POOLS, Finding, Shown};
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{Built, LaunchInput, build};
 use tenon_launching::zones::ZoneTally;
 use tenon_planning::disruption::{
-    self, ClaimView, ClassReadiness, ClassView, CommandStep, DisruptionInput, DisruptionPlan,
-    DriftingReservations, HaltState, MovingTime, NodeView,
+    self, ClaimView, ClassReadiness, ClassView, CommandStep, DisruptionInput, DisruptionPause,
+    DisruptionPlan, DriftingReservations, HaltState, MovingTime, NodeView,
 };
 use tenon_planning::provision::Purpose;
 use tenon_state::cluster::{ObservedCluster, ReadyClass};
@@ -91,6 +92,9 @@ pub(crate) fn plan(
 ) -> (Option<PlannedDisruption>, report::Report) {
     let view = &observed.view;
     let mut told = report::Report::default();
+    if let Ok(registry) = &view.registry {
+        told_pause(registry, &mut told);
+    }
     let found = match (&view.registry, &view.halt, &observed.snapshot) {
         (Ok(registry), None, Ok(snapshot)) => Ok((registry, snapshot)),
         (Err(missing), _, _) | (Ok(_), None, Err(missing)) => Err(missing.clone()),
@@ -222,11 +226,28 @@ fn replaced_drift(view: &ClusterView) -> BTreeMap<CommandId, Drift> {
 }
 
 /// The pools whose voluntary disruption is paused: all, if the cluster's setting says so.
-fn paused(view: &ClusterView, snapshot: &Snapshot) -> BTreeSet<NodePoolName> {
-    let settings = view.registry.as_ref().map(|registry| &registry.settings);
-    let all = settings.is_ok_and(|settings| settings.voluntary_disruption == FeatureGate::Disabled);
-    let pools = snapshot.node_pools.iter().filter(|pool| all || pool.is_paused());
-    pools.map(|pool| pool.name.clone()).collect()
+fn paused(view: &ClusterView, snapshot: &Snapshot) -> BTreeMap<NodePoolName, DisruptionPause> {
+    let all = view.registry.as_ref().is_ok_and(is_paused);
+    let pause = |pool: &NodePool| match (all, pool.is_paused()) {
+        (true, _) => Some(DisruptionPause::Setting),
+        (false, true) => Some(DisruptionPause::Annotation),
+        (false, false) => None,
+    };
+    snapshot.node_pools.iter().filter_map(|pool| Some((pool.name.clone(), pause(pool)?))).collect()
+}
+
+fn is_paused(registry: &Registry) -> bool {
+    registry.settings.voluntary_disruption == FeatureGate::Disabled
+}
+
+/// Tells the cluster's pause of all its pools. A pool's own pause is in its status.
+fn told_pause(registry: &Registry, told: &mut report::Report) {
+    if is_paused(registry) {
+        let subject = Subject { kind: SubjectKind::Pool, name: ALL_POOLS.to_owned() };
+        let sentence = "voluntary disruption of {} is paused";
+        let why = "`VoluntaryDisruption` of the cluster's stack is `Disabled`; `Enabled` ends the pause";
+        told.tell(Finding::refused(subject, "Setting", sentence, why).shown(Shown::DisruptionPaused));
+    }
 }
 
 /// A class whose spec changed since its last resolution says nothing about drift.

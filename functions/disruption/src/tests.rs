@@ -13,13 +13,15 @@ use tenon_domain::id::{
     ClaimName, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName, Zone,
 };
 use tenon_domain::launch::{LaunchCause, LaunchState};
+use tenon_domain::registry::{FeatureGate, Registry};
+use tenon_domain::report::Shown;
 use tenon_ec2::port::ImageArchitecture;
 use tenon_harness::cluster::{Cluster, pod, pool};
 use tenon_harness::{FunctionWorld, RungBell, WorldConfig};
 use tenon_memory_table::{Operation, block_on};
 use tenon_snapshot::SeenPod;
 use tenon_snapshot::action::{ActionKind, NodeAction, PREFIX};
-use tenon_table::items::{Halt, keys, set};
+use tenon_table::items::{Halt, ToldFindings, from_item, keys, set};
 use tenon_twin::NewImage;
 
 use super::*;
@@ -233,4 +235,39 @@ fn a_drain_for_drift_ends_with_the_pools_termination_grace_period() {
     assert_eq!(found, (second.name.clone(), tenon_domain::claim::RemovalReason::Drifted, Some(due)));
     let told = actions(&cluster).into_iter().find(|action| action.claim == second.name).unwrap();
     assert_eq!((told.kind, told.deadline), (ActionKind::Drain, Some(due)));
+}
+
+/// The cluster's setting `VoluntaryDisruption`, as its stack or an operator sets it: no counter counts that.
+fn set_voluntary_disruption(cluster: &Cluster, gate: FeatureGate) {
+    let key = keys::registry(&cluster.world.installation.region, &cluster.name);
+    let mut entry: Registry = from_item(&key, &cluster.world.table.peek(&key).unwrap()).unwrap();
+    entry.settings.voluntary_disruption = gate;
+    cluster.put(set(key, &entry)).unwrap();
+}
+
+#[test]
+fn a_pause_of_the_cluster_is_told_and_ends_though_nothing_else_changed() {
+    let cluster = cluster(0);
+    let told = || -> Vec<(String, Shown, String)> {
+        let all: Vec<ToldFindings> = cluster.all(keys::TOLD).unwrap();
+        let findings = all.into_iter().flat_map(|told| told.findings);
+        findings.map(|found| (found.names.into_iter().collect(), found.shown, found.message)).collect()
+    };
+    let message = "voluntary disruption of all NodePools is paused: `VoluntaryDisruption` of the cluster's \
+                   stack is `Disabled`; `Enabled` ends the pause";
+    wake(&cluster);
+    assert_eq!(told(), []);
+    set_voluntary_disruption(&cluster, FeatureGate::Disabled);
+    wake(&cluster);
+    assert_eq!(told(), [("*".to_owned(), Shown::DisruptionPaused, message.to_owned())]);
+    cluster.world.table.reset_meter();
+    wake(&cluster);
+    let used: Vec<_> = cluster.world.table.meter().operations.keys().copied().collect();
+    assert_eq!(used, [Operation::BatchGetItem], "it is told once");
+    // The table takes an equal write as the first one again for ten minutes.
+    cluster.world.clock.advance(SignedDuration::from_mins(11));
+    cluster.beat(cluster.world.clock.now()).unwrap();
+    set_voluntary_disruption(&cluster, FeatureGate::Enabled);
+    wake(&cluster);
+    assert_eq!(told(), []);
 }

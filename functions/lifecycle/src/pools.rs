@@ -135,7 +135,7 @@ fn paused(pool: &NodePool) -> Option<FoundCondition> {
         status: ConditionStatus::True,
         reason: "Annotation".to_owned(),
         message: format!(
-            "its annotation `{PAUSE_DISRUPTION}` keeps its nodes from being disrupted voluntarily"
+            "annotation `{PAUSE_DISRUPTION}` pauses voluntary disruption of its nodes: remove it to end that"
         ),
     })
 }

@@ -42,6 +42,8 @@ crate::words! {
         LaunchRefused,
         /// The condition `tenon.dev/Waiting`, True, of its NodePool, or of all of them.
         Waiting,
+        /// The condition `tenon.dev/DisruptionPaused`, True, of all NodePools.
+        DisruptionPaused,
         /// `Drained` of its NodeClaim is Unknown.
         DrainBlocked,
         /// `ValidationSucceeded` and `Ready` of its NodePool or EC2NodeClass are False.

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
+use tenon_domain::registry::Registry;
 use tenon_domain::wake::WakeCause;
 use tenon_runtime::error::HandlerError;
 use tenon_runtime::ports::Ports;
@@ -17,16 +18,21 @@ use tenon_table::items::form::{self, Fields};
 use tenon_table::items::{
     CatalogMeta, FormError, Generations, ItemForm, SeenRecord, keys, revision_of, steps_of,
 };
-use tenon_table::{Consistency, Item, Key, Table, limits};
+use tenon_table::{Consistency, Item, Key, Table, form_digest, limits};
 
 use crate::view::{Wants, form_error, parsed};
+
+/// The version of the attributes behind a registry entry's digest.
+const REGISTRY_FORM: &str = "registry-1";
+/// Letters and digits of that digest: it tells apart the few entries that a cluster ever has.
+const REGISTRY_DIGITS: usize = 12;
 
 /// The changes of the snapshot and the catalogue that concern a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watch {
     /// All.
     Everything,
-    /// All but changed prices.
+    /// All but changed prices, and the cluster's registry entry.
     Facts,
     /// All while a pod is pending, else none.
     PendingPods,
@@ -109,6 +115,10 @@ impl Heads {
         if !wants.parts.is_empty() {
             asked.push(catalog.clone());
         }
+        let registry = keys::registry(&ports.installation().region, cluster);
+        if wants.watch == Watch::Facts && !more.contains(&registry) {
+            asked.push(registry.clone());
+        }
         asked.extend(more);
         let mut items = BTreeMap::new();
         for asked in asked.chunks(limits::BATCH_KEYS) {
@@ -124,6 +134,10 @@ impl Heads {
                 revision: counter(&revision, revision_of)?,
                 steps: counter(&steps, steps_of)?,
                 catalog: found.generations(wants.parts),
+                registry: match wants.watch {
+                    Watch::Facts => optional(&items, &registry)?.map(registry_digest),
+                    Watch::Everything | Watch::PendingPods => None,
+                },
             },
             seen: optional(&items, &seen)?,
             watch: wants.watch,
@@ -176,6 +190,11 @@ impl Heads {
     }
 }
 
+/// The digest of a registry entry.
+fn registry_digest(entry: Registry) -> String {
+    form_digest(REGISTRY_FORM, |to| entry.write(to)).base36(REGISTRY_DIGITS)
+}
+
 fn manifest_number(item: Option<&Item>, name: &str) -> Result<u64, form::FieldError> {
     item.map_or(Ok(0), |item| Fields::of(item).u64(name))
 }
@@ -213,7 +232,7 @@ mod tests {
 
     fn generations(snapshot: u64, steps: u64, types: u64, prices: u64) -> Generations {
         let catalog = [(CatalogPart::InstanceTypes, types), (CatalogPart::SpotPrices, prices)];
-        Generations { snapshot, revision: 1, steps, catalog: catalog.into() }
+        Generations { snapshot, revision: 1, steps, catalog: catalog.into(), registry: Some("1".to_owned()) }
     }
 
     #[test]

@@ -65,8 +65,8 @@ fn replacing(
     if candidates.is_empty() {
         return Some(CommandStep::Finish);
     }
-    if input.paused.contains(&command.pool) {
-        let reason = RefusalReason::Paused { pool: command.pool.clone() };
+    if let Some(by) = input.paused.get(&command.pool) {
+        let reason = RefusalReason::Paused { pool: command.pool.clone(), by: *by };
         let refused = candidates.iter().map(|view| &view.claim.name);
         let refused = refused.map(|claim| DisruptionRefusal { claim: claim.clone(), reason: reason.clone() });
         look.report.refusals.extend(refused);

@@ -129,8 +129,8 @@ impl<'a> BudgetLedger<'a> {
         reason: Option<DisruptionReason>,
         count: u32,
     ) -> Result<Allowance, NotDisrupted> {
-        if self.input.paused.contains(&pool.name) {
-            let reason = RefusalReason::Paused { pool: pool.name.clone() };
+        if let Some(by) = self.input.paused.get(&pool.name) {
+            let reason = RefusalReason::Paused { pool: pool.name.clone(), by: *by };
             return Err(NotDisrupted { reason, again: None });
         }
         let mut allowance = Allowance::of(self.input, pool, reason);

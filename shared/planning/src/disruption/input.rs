@@ -30,7 +30,7 @@ pub struct DisruptionInput {
     /// Whether anything may be taken away.
     pub halt: HaltState,
     /// Pools whose voluntary disruption is paused.
-    pub paused: BTreeSet<NodePoolName>,
+    pub paused: BTreeMap<NodePoolName, DisruptionPause>,
     /// How many nodes of all pools together may be disrupted at once.
     pub cluster_budget: Option<BudgetNodes>,
     /// The gate `SpotToSpotConsolidation`.
@@ -54,6 +54,15 @@ pub struct DisruptionInput {
     /// The world that pods move in: nodes (named as in [`ClaimView::node`]), pools with their instance types,
     /// DaemonSets. Its `pods` are the pending ones, which take their room first; its `purpose` isn't read.
     pub world: provision::ProvisionInput,
+}
+
+/// What pauses voluntary disruption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DisruptionPause {
+    /// The pool's annotation.
+    Annotation,
+    /// The cluster's setting, whatever the pool's annotation says.
+    Setting,
 }
 
 /// The time in which a consolidation moved pods.

@@ -35,8 +35,8 @@ use tenon_domain::pool_annotations;
 use tenon_domain::savings::ConsolidationTerms;
 
 pub use input::{
-    ClaimView, ClassReadiness, ClassView, DisruptionInput, DriftingReservations, HaltState, MovingTime,
-    NodeView,
+    ClaimView, ClassReadiness, ClassView, DisruptionInput, DisruptionPause, DriftingReservations, HaltState,
+    MovingTime, NodeView,
 };
 pub use output::{
     Adoption, Advance, CommandStep, ConsolidatableMark, DisruptionPlan, DisruptionRefusal, DisruptionReport,

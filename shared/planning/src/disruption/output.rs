@@ -15,7 +15,7 @@ use tenon_domain::pool_annotations::PoolAnnotationError;
 use tenon_domain::report::{self, Finding, counted};
 use tenon_domain::savings::MinimumSavings;
 
-use super::Allowance;
+use super::{Allowance, DisruptionPause};
 use crate::provision;
 
 /// A plan. A settled world gives an empty one.
@@ -289,6 +289,8 @@ pub enum RefusalReason {
     Paused {
         /// Its pool.
         pool: NodePoolName,
+        /// What pauses it.
+        by: DisruptionPause,
     },
     /// Cheaper nodes for its pods wouldn't save enough.
     SavesTooLittle {
@@ -378,9 +380,12 @@ impl fmt::Display for RefusalReason {
                 pods.first().map_or(Ok(()), |pod| write!(f, ": {}", pod.message()))
             }
             Self::PoolNotFound { pool } => write!(f, "NodePool `{pool}` doesn't exist"),
-            Self::Paused { pool } => write!(
+            Self::Paused { pool, by: DisruptionPause::Annotation } => write!(
                 f,
-                "voluntary disruption is paused, by annotation `{PAUSE_DISRUPTION}` of NodePool `{pool}` or by the setting `VoluntaryDisruption` of the cluster's stack"
+                "annotation `{PAUSE_DISRUPTION}` of NodePool `{pool}` pauses voluntary disruption: remove it to end that"
+            ),
+            Self::Paused { pool: _, by: DisruptionPause::Setting } => f.write_str(
+                "`VoluntaryDisruption=Disabled` of the cluster's stack pauses voluntary disruption: `Enabled` ends that",
             ),
             Self::MovedLately { pool, moved, rest } => write!(
                 f,

@@ -10,6 +10,7 @@ use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{ClusterName, NodeName};
 use tenon_domain::launch::Launch;
 use tenon_domain::money::UsdPerHour;
+use tenon_domain::registry::Registry;
 use tenon_ec2::port::InstanceState;
 use tenon_simulated_cluster::PodCounts;
 use tenon_table::Key;
@@ -50,6 +51,13 @@ impl SimulatedRegion {
         let read =
             found.iter().map(|(sk, stored)| items::from_item(&Key::new(pk.as_str(), &**sk), stored.item()));
         read.filter_map(Result::ok).collect()
+    }
+
+    /// A cluster's registry entry.
+    #[must_use]
+    pub fn registry(&self, cluster: &ClusterName) -> Option<Registry> {
+        let key = items::keys::registry(&self.installation.region, cluster);
+        items::from_item(&key, &self.table.peek(&key)?).ok()
     }
 
     /// A cluster's claims.

@@ -28,6 +28,8 @@ pub struct Generations {
     pub steps: u64,
     /// Parts of the catalogue that it plans from.
     pub catalog: BTreeMap<CatalogPart, u64>,
+    /// The digest of the cluster's registry entry, if the function watches that: no counter counts its changes.
+    pub registry: Option<String>,
 }
 
 /// The input of a function's last full pass.
@@ -63,6 +65,7 @@ impl ItemForm for SeenRecord {
         to.number(STEPS, self.generations.steps);
         let catalog = self.generations.catalog.iter();
         to.numbers("catalog", &catalog.map(|(part, generation)| (part.to_string(), *generation)).collect());
+        to.text_if("registry", self.generations.registry.as_ref());
         to.time_if("deadline", self.deadline);
         to.time("at", self.at);
         to.text_if("refusals", self.refusals.as_ref());
@@ -84,6 +87,7 @@ impl ItemForm for SeenRecord {
                 revision: from.u64("cluster_revision")?,
                 steps: from.u64(STEPS)?,
                 catalog: from.numbers("catalog")?.into_iter().map(part).collect::<Result<_, _>>()?,
+                registry: from.string_if("registry")?,
             },
             deadline: from.time_if("deadline")?,
             at: from.time("at")?,

@@ -237,7 +237,7 @@ fn a_paused_pool_begins_nothing_and_drains_nothing() {
     world.pools[0].disruption.consolidate_after = Some(SignedDuration::ZERO);
     let (running, _) = plan(&world);
     assert_eq!((running.advances.len(), running.commands.len()), (1, 2));
-    world.paused.insert(world.pools[0].name.clone());
+    world.paused.insert(world.pools[0].name.clone(), DisruptionPause::Annotation);
     let (paused, report) = plan(&world);
     assert_eq!((paused.advances.len(), paused.commands.len()), (0, 0));
     assert_eq!(refusals(&report), BTreeMap::from([("Paused", 3)]));

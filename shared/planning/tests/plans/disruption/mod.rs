@@ -43,7 +43,8 @@ use tenon_domain::reservation::{
 use tenon_domain::taint::Toleration;
 use tenon_planning::disruption::{
     Adoption, ClaimView, ClassReadiness, ClassView, CommandStep, ConsolidatableMark, DisruptionInput,
-    DisruptionPlan, DisruptionReport, DriftingReservations, HaltState, NodeView, RefusalReason, plan,
+    DisruptionPause, DisruptionPlan, DisruptionReport, DriftingReservations, HaltState, NodeView,
+    RefusalReason, plan,
 };
 use tenon_planning::provision::Occupancy;
 use tenon_planning::provision::{NodeKind, StepBudget};
@@ -158,7 +159,7 @@ pub(super) fn cluster(claims: Vec<ClaimView>, budget: BudgetNodes) -> Disruption
     }
     DisruptionInput {
         now: at(0),
-        paused: BTreeSet::new(),
+        paused: BTreeMap::new(),
         cluster_budget: None,
         spot_to_spot: FeatureGate::Disabled,
         halt: HaltState::Running,

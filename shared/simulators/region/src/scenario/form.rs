@@ -264,6 +264,8 @@ pub enum ScenarioStep {
         /// How many are left.
         left: u32,
     },
+    /// Sets `VoluntaryDisruption` of the first cluster's registry entry: `Enabled` or `Disabled`.
+    VoluntaryDisruption(String),
     /// An operator clears marks.
     Clear {
         /// Keys as in `UNAVAILABLE#`; all if absent.

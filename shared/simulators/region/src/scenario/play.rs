@@ -10,6 +10,7 @@ use tenon_domain::catalog::settings::MIB;
 use tenon_domain::id::{
     ClusterName, ImageId, InstanceType, ParseIdError, PlacementGroupId, ReservationId, Zone,
 };
+use tenon_domain::registry::FeatureGate;
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
@@ -25,6 +26,7 @@ use tenon_twin::CapacityPool;
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, ImageDefect, PublishedFamily};
 
 use super::form::{Scenario, ScenarioStep};
+use super::setup::change_settings;
 use crate::engine::SimulatedRegion;
 use crate::wiring::BusName;
 
@@ -196,6 +198,13 @@ impl Player {
             ScenarioStep::RestartFunctions {} => region.restart_functions(),
             ScenarioStep::Capacity { instance_type, zone, capacity_type, left } => {
                 set_capacity(region, instance_type, zone.as_deref(), capacity_type, *left)?;
+            }
+            ScenarioStep::VoluntaryDisruption(gate) => {
+                let gate =
+                    FeatureGate::parse(gate).ok_or_else(|| format!("`{gate}` isn't a gate's state"))?;
+                let cluster = first_cluster(region)?;
+                change_settings(region, &cluster, |settings| settings.voluntary_disruption = gate)
+                    .map_err(|error| chain(&error))?;
             }
             ScenarioStep::Clear { unavailable } => clear(region, unavailable.as_deref())?,
             ScenarioStep::Reserve { .. } | ScenarioStep::EndReservation(_) => {

@@ -216,7 +216,6 @@ const fn gate(open: bool) -> FeatureGate {
 
 /// Writes the registry entry of the cluster's stack.
 fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) -> Result<(), SetupError> {
-    let wrong = |error: &dyn std::error::Error| SetupError::Registry(error.to_string());
     let discovery = BTreeMap::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
     let registry = Registry {
         installation: region.installation.id.clone(),
@@ -243,8 +242,28 @@ fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) ->
             ..Allowances::default()
         },
     };
-    let write = items::put(keys::registry(&region.installation.region, name), &registry);
-    let token = CommitToken::parse("registry").map_err(|error| wrong(&error))?;
+    write_entry(region, &registry)
+}
+
+/// Changes settings of a cluster's registry entry, as its stack or an operator does.
+///
+/// # Errors
+/// [`SetupError::Registry`].
+pub fn change_settings(
+    region: &SimulatedRegion,
+    cluster: &ClusterName,
+    change: impl FnOnce(&mut ClusterSettings),
+) -> Result<(), SetupError> {
+    let found = region.registry(cluster);
+    let mut entry = found.ok_or_else(|| SetupError::Registry(format!("`{cluster}` has no entry")))?;
+    change(&mut entry.settings);
+    write_entry(region, &entry)
+}
+
+fn write_entry(region: &SimulatedRegion, entry: &Registry) -> Result<(), SetupError> {
+    let write = items::set(keys::registry(&region.installation.region, &entry.cluster), entry);
+    // Equal entries at different times are different writes.
+    let token = CommitToken::of_texts(["registry", &region.table.version().to_string()]);
     let commit = Commit { token, conditions: Vec::new(), writes: vec![write] };
-    block_on(region.table.commit(&commit)).map_err(|error| wrong(&error))
+    block_on(region.table.commit(&commit)).map_err(|error| SetupError::Registry(error.to_string()))
 }

@@ -1,4 +1,5 @@
-//! A region's state in lines: its clusters' pods, claims with their nodes, and what its classes' conditions tell.
+//! A region's state in lines: its clusters' pods, claims with their nodes, what its classes' conditions tell, and pauses
+//! that NodePools show.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,8 @@ use serde_json::Value;
 use tenon_domain::claim::Claim;
 use tenon_domain::class_status::{Condition, ConditionStatus, ConditionType};
 use tenon_domain::id::ClusterName;
-use tenon_snapshot::Kind;
+use tenon_domain::pool_status::PoolConditionType;
+use tenon_snapshot::{Kind, Object, object};
 
 use crate::engine::SimulatedRegion;
 use crate::site::Site;
@@ -22,6 +24,7 @@ fn of_site(region: &SimulatedRegion, site: &Site) -> Vec<String> {
     let pods = site.cluster().pod_counts();
     let mut lines = vec![format!("cluster {name}: pods: {} running, {} pending", pods.running, pods.pending)];
     lines.extend(classes(region, name));
+    lines.extend(pauses(site));
     let mut nodes: BTreeMap<String, SummaryNode> =
         region.nodes(name).into_iter().map(|node| (node.name.clone(), node)).collect();
     let by_instance = nodes_by_provider(site);
@@ -82,6 +85,19 @@ fn classes(region: &SimulatedRegion, cluster: &ClusterName) -> Vec<String> {
         }
     }
     lines
+}
+
+/// What NodePools show of a pause of voluntary disruption.
+fn pauses(site: &Site) -> Vec<String> {
+    let pause = |pool: &Object| {
+        let kind = PoolConditionType::DisruptionPaused.as_str();
+        let all = object::list(pool, "/status/conditions");
+        let pause = all.iter().find(|one| object::text(one, "/type") == Some(kind))?;
+        let text = |field| object::text(pause, field).unwrap_or_default();
+        let (status, reason, message) = (text("/status"), text("/reason"), text("/message"));
+        Some(format!("  NodePool {}: DisruptionPaused is {status} ({reason}): {message}", object::name(pool)))
+    };
+    site.cluster().objects(Kind::NodePool).iter().filter_map(pause).collect()
 }
 
 fn waiting_pods(site: &Site) -> Vec<String> {

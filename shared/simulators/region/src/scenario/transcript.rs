@@ -183,6 +183,7 @@ fn describe(step: &ScenarioStep) -> String {
             let zone = zone.as_deref().unwrap_or("every zone");
             format!("leave {left} {capacity_type} {instance_type} in {zone}")
         }
+        ScenarioStep::VoluntaryDisruption(gate) => format!("set VoluntaryDisruption={gate}"),
         ScenarioStep::Clear { unavailable } => {
             let what = unavailable.as_ref().map_or_else(|| "all marks".to_owned(), |keys| keys.join(", "));
             format!("an operator clears {what}")

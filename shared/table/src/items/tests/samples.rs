@@ -451,6 +451,7 @@ pub(super) fn seen_by_provisioner() -> SeenRecord {
             revision: 12,
             steps: 30,
             catalog: BTreeMap::from([(CatalogPart::SpotPrices, 4)]),
+            registry: Some("34cd".into()),
         },
         deadline: Some(at("00:01:00")),
         at: at("00:00:01"),
