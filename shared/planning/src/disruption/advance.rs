@@ -65,8 +65,10 @@ fn replacing(
     if candidates.is_empty() {
         return Some(CommandStep::Finish);
     }
-    if let Some(by) = input.paused.get(&command.pool) {
-        let reason = RefusalReason::Paused { pool: command.pool.clone(), by: *by };
+    // A consolidation may take nodes of several pools.
+    let pause = candidates.iter().find_map(|view| input.paused.get_key_value(&view.claim.pool));
+    if let Some((pool, by)) = pause {
+        let reason = RefusalReason::Paused { pool: pool.clone(), by: *by };
         let refused = candidates.iter().map(|view| &view.claim.name);
         let refused = refused.map(|claim| DisruptionRefusal { claim: claim.clone(), reason: reason.clone() });
         look.report.refusals.extend(refused);

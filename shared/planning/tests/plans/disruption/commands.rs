@@ -242,3 +242,14 @@ fn a_paused_pool_begins_nothing_and_drains_nothing() {
     assert_eq!((paused.advances.len(), paused.commands.len()), (0, 0));
     assert_eq!(refusals(&report), BTreeMap::from([("Paused", 3)]));
 }
+
+#[test]
+fn a_command_of_several_pools_waits_for_the_pause_of_each() {
+    let ready = ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(0) };
+    let mut world = commanded(ready, 0, 0);
+    let other = NodePoolName::parse("other").unwrap();
+    world.claims[0].claim.pool = other.clone();
+    assert_eq!(plan(&world).0.advances.len(), 1);
+    world.paused.insert(other, DisruptionPause::Annotation);
+    assert_eq!(plan(&world).0.advances.len(), 0);
+}
