@@ -1,24 +1,29 @@
-//! The invariant of the pools' disruption budgets.
+//! The invariants of the disruption budgets: the pools', and the cluster's.
 //!
-//! Decides from the manifests how many nodes may be disrupted at once, and from the claims how many are.
+//! Decides from the manifests and the cluster's form how many nodes may be disrupted at once, and from the claims how many
+//! are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 use tenon_domain::claim::{Claim, ClaimPhase, RemovalReason};
+use tenon_region::scenario::ClusterForm;
 
 use crate::history::{ClusterMoment, History};
 use crate::invariants::Invariant;
 
-/// The budgets of a NodePool, as its manifest has them: `1`, or `50%`. Those of the worlds have neither a schedule nor
-/// reasons.
+/// Budgets of a NodePool or of a whole cluster, as they are written: `1`, or `50%`. Those of the worlds have neither a
+/// schedule nor reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolBudgets {
-    /// The pool.
-    pub pool: String,
+pub struct WrittenBudgets {
+    /// The pool; all of them where absent.
+    pub pool: Option<String>,
     /// `nodes` of each.
     pub nodes: Vec<String>,
 }
 
-impl PoolBudgets {
+impl WrittenBudgets {
     /// The budgets of an object, if it is a NodePool.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
@@ -28,7 +33,13 @@ impl PoolBudgets {
         }
         let budgets = object.pointer("/spec/disruption/budgets").and_then(Value::as_array);
         let nodes = budgets.into_iter().flatten().filter_map(|budget| text(budget.get("nodes"))).collect();
-        Some(Self { pool: text(object.pointer("/metadata/name"))?, nodes })
+        Some(Self { pool: Some(text(object.pointer("/metadata/name"))?), nodes })
+    }
+
+    /// The budget of a cluster's stack; without one there is no bound.
+    #[must_use]
+    pub fn of_cluster(form: &ClusterForm) -> Self {
+        Self { pool: None, nodes: form.disruption_budget.clone().into_iter().collect() }
     }
 
     /// How many of so many nodes may be disrupted at once; a percentage is rounded up.
@@ -40,34 +51,50 @@ impl PoolBudgets {
         // A malformed budget allows nothing, so that the invariant finds a world with one.
         self.nodes.iter().map(|nodes| allowed(nodes).unwrap_or(0)).min().unwrap_or(usize::MAX)
     }
+
+    /// What is wrong if more nodes are disrupted than they allow.
+    fn exceeded(&self, moment: &ClusterMoment, sizes: &mut PoolSizes) -> Option<String> {
+        let counts = |claim: &&Arc<Claim>| {
+            self.pool.as_ref().is_none_or(|pool| claim.pool.as_str() == pool) && !claim.phase().is_final()
+        };
+        let of_pool = || moment.claims.iter().filter(counts);
+        let nodes = of_pool().filter(|claim| claim.state.node().is_some()).count();
+        let most = sizes.entry(self.pool.clone()).or_default();
+        *most = nodes.max(*most);
+        let going = of_pool().filter(|claim| is_disrupted(claim)).count();
+        let allowed = self.allowed(*most);
+        let of = self.pool.as_ref().map_or_else(|| "all pools".to_owned(), |pool| format!("pool {pool}"));
+        let told = self.nodes.join(", ");
+        (going > allowed)
+            .then(|| format!("{going} nodes of {of} are disrupted, {allowed} of {nodes} may ({told})"))
+    }
 }
+
+/// The most nodes of each pool, and of all, so far: the base of percentages.
+pub type PoolSizes = BTreeMap<Option<String>, usize>;
 
 /// Tenon disrupts at most as many nodes of a pool as its budgets allow.
 ///
 /// # Errors The invariant, and the finding.
 pub fn invariant_budgets_hold(
     moment: &ClusterMoment,
-    pools: &[PoolBudgets],
+    pools: &[WrittenBudgets],
     history: &mut History,
 ) -> Result<(), (Invariant, String)> {
-    for budgets in pools {
-        let PoolBudgets { pool, nodes: told } = budgets;
-        let of_pool = || moment.claims.iter().filter(|claim| claim.pool.as_str() == pool);
-        let nodes =
-            of_pool().filter(|claim| claim.state.node().is_some() && !claim.phase().is_final()).count();
-        let most = history.pool_sizes.entry(pool.clone()).or_default();
-        *most = nodes.max(*most);
-        let going = of_pool().filter(|claim| is_disrupted(claim)).count();
-        let allowed = budgets.allowed(*most);
-        if going > allowed {
-            let text = format!(
-                "{going} nodes of pool {pool} are disrupted, {allowed} of {nodes} may ({})",
-                told.join(", ")
-            );
-            return Err((Invariant::BudgetsHold, text));
-        }
-    }
-    Ok(())
+    let found = pools.iter().find_map(|budgets| budgets.exceeded(moment, &mut history.pool_sizes));
+    found.map_or(Ok(()), |text| Err((Invariant::BudgetsHold, text)))
+}
+
+/// Tenon disrupts at most as many nodes of all pools together as the cluster's budget allows.
+///
+/// # Errors The invariant, and the finding.
+pub fn invariant_cluster_budget_holds(
+    moment: &ClusterMoment,
+    budget: &WrittenBudgets,
+    history: &mut History,
+) -> Result<(), (Invariant, String)> {
+    let found = budget.exceeded(moment, &mut history.pool_sizes);
+    found.map_or(Ok(()), |text| Err((Invariant::ClusterBudgetHolds, text)))
 }
 
 fn is_disrupted(claim: &Claim) -> bool {

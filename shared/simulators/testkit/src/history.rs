@@ -15,6 +15,7 @@ use tenon_table::items;
 use tenon_twin::InstanceRecord;
 
 use crate::accepted::ImagesSeen;
+use crate::budgets::PoolSizes;
 use crate::crowded::CrowdedOut;
 use crate::evidence::EvidenceSeen;
 use crate::passed_over::ClassFormSeen;
@@ -54,8 +55,8 @@ pub struct History {
     pub evictions_judged: usize,
     /// The number of judged requests to EC2.
     pub requests_judged: usize,
-    /// The most nodes of each pool, the base of percentages.
-    pub pool_sizes: BTreeMap<String, usize>,
+    /// The most nodes of each pool.
+    pub pool_sizes: PoolSizes,
     /// The class's form.
     pub class_form: ClassFormSeen,
     /// Samples of the evidence.

@@ -48,6 +48,8 @@ tenon_domain::words! {
         ImagesAvailable,
         /// Disruption stays within the pools' budgets.
         BudgetsHold,
+        /// Disruption of all pools together stays within the cluster's budget.
+        ClusterBudgetHolds,
         /// Evictions stay within the PodDisruptionBudgets.
         PodBudgetsHold,
         /// Steps of claims never starve the provisioner.

@@ -19,8 +19,8 @@ mod items;
 
 use items::{
     actions_written, ask_later, believe_empty, claims_written, classes_written, count_marks, deal_twice,
-    deny_for_ever, double_learned, double_requests, drop_leases, forget_pods, forget_undone, forget_unneeded,
-    keep_templates, learned_written, mix_up_images, raise_revision, shift_back, tell_ready,
+    deny_for_ever, double_learned, double_requests, drop_leases, forget_pods, forget_setting, forget_undone,
+    forget_unneeded, keep_templates, learned_written, mix_up_images, raise_revision, shift_back, tell_ready,
 };
 
 use crate::pipeline::{APPROVED, BUILDING, BUILT, STAGE};
@@ -50,6 +50,8 @@ tenon_domain::words! {
         BudgetsOfPodsIgnored,
         /// Disruption doesn't see leaving nodes.
         GoingNotCounted,
+        /// Disruption doesn't see the cluster's budget.
+        ClusterBudgetUnseen,
         /// The provisioner writes no launch: its claims have none, and the answers of replacements stay unknown.
         LaunchesLost,
         /// Launches ask EC2 for no instance.
@@ -179,6 +181,7 @@ impl Sabotage {
             | Self::PendingLooksAvailable
             | Self::BudgetsOfPodsIgnored
             | Self::GoingNotCounted
+            | Self::ClusterBudgetUnseen
             | Self::EmptyLaunches
             | Self::ShiftsUnseen
             | Self::DeletionsUntainted
@@ -212,8 +215,11 @@ impl Sabotage {
         }
     }
 
-    /// Missing parts seem to exist, empty, and so do their pointers.
+    /// Missing parts seem to exist, empty, and so do their pointers. Settings are missing in the registry entry.
     pub(crate) fn tamper_items(self, task: &str, asked: &[Key], items: &mut BTreeMap<Key, Item>) {
+        if self == Self::ClusterBudgetUnseen && task == "disruption" {
+            forget_setting("disruption_budget", items);
+        }
         if self != Self::EmptyBelieved || task != "provisioner" {
             return;
         }

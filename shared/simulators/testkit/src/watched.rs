@@ -6,7 +6,7 @@ use tenon_region::engine::SimulatedRegion;
 use tenon_region::scenario::ClusterForm;
 
 use crate::accepted::invariant_images_accepted;
-use crate::budgets::{PoolBudgets, invariant_budgets_hold};
+use crate::budgets::{WrittenBudgets, invariant_budgets_hold, invariant_cluster_budget_holds};
 use crate::class_deleted::{ClassSeen, invariant_classes_outlast_claims};
 use crate::consolidated::{Consolidations, invariant_consolidation_saves, invariant_disrupting_is_held};
 use crate::deletions::invariant_deleted_are_tainted;
@@ -28,7 +28,8 @@ use crate::validation::invariant_conditions_agree;
 /// A cluster whose invariants are checked.
 pub(crate) struct Watched {
     pub(crate) cluster: ClusterName,
-    pub(crate) budgets: Vec<PoolBudgets>,
+    pub(crate) budgets: Vec<WrittenBudgets>,
+    cluster_budget: WrittenBudgets,
     pub(crate) history: History,
     pub(crate) empty: EmptyLong,
     pub(crate) consolidations: Consolidations,
@@ -42,7 +43,8 @@ impl Watched {
     pub(crate) fn of(form: &ClusterForm) -> Option<Self> {
         Some(Self {
             cluster: ClusterName::parse(form.name.as_str()).ok()?,
-            budgets: form.objects.iter().filter_map(PoolBudgets::of).collect(),
+            budgets: form.objects.iter().filter_map(WrittenBudgets::of).collect(),
+            cluster_budget: WrittenBudgets::of_cluster(form),
             history: History::default(),
             empty: EmptyLong::default(),
             consolidations: Consolidations::default(),
@@ -66,6 +68,7 @@ impl Watched {
         let (launches, requests) = (region.twin().launches(), region.twin().requests());
         invariants::invariant_images_available(&launches, &requests, history)?;
         invariant_budgets_hold(moment, &self.budgets, history)?;
+        invariant_cluster_budget_holds(moment, &self.cluster_budget, history)?;
         let waiting = waiting_pods(region, &self.cluster);
         if let Some(site) = region.site(&self.cluster) {
             let evictions = site.cluster().evictions();

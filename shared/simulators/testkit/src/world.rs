@@ -135,7 +135,11 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     // Its own dice, and so for all that follow: that it is on changes nothing else of a world.
     let zonal_shift = Dice::new(seed, 6).permille(500);
     let node_repair = Dice::new(seed, 13).permille(800);
-    let mut clusters = vec![ClusterForm { zonal_shift, node_repair, ..cluster(CLUSTER, objects) }];
+    let mut budgets = Dice::new(seed, 19);
+    let budgets = (budgets.permille(300), budgets.pick(&["1", "2", "30%"]).copied());
+    let disruption_budget = budgets.1.filter(|_| budgets.0).map(str::to_owned);
+    let form = cluster(CLUSTER, objects);
+    let mut clusters = vec![ClusterForm { zonal_shift, node_repair, disruption_budget, ..form }];
     if dice.permille(150) {
         clusters.push(second(&mut dice));
     }

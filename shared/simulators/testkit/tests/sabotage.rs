@@ -32,6 +32,7 @@ breaks! {
     newest_flaps: NewestFlaps, SettledStays, Slow, 40;
     pending_looks_available: PendingLooksAvailable, ImagesAvailable, Slow, 60;
     going_not_counted: GoingNotCounted, BudgetsHold, Slow, 60;
+    cluster_budget_unseen: ClusterBudgetUnseen, ClusterBudgetHolds, Slow, 60;
     budgets_of_pods_ignored: BudgetsOfPodsIgnored, PodBudgetsHold, Slow, 60;
     journal_lost: JournalLost, JournalExplains, Quick, 60;
     memory_doubled: MemoryDoubled, LearnedWithinStated, Quick, 60;

@@ -49,6 +49,9 @@ pub struct ClusterForm {
     /// The most nodes that its stack allows; no limit where absent.
     #[serde(default)]
     pub max_nodes: Option<u32>,
+    /// The budget of its stack for all NodePools together, such as `5` or `10%`; none where absent.
+    #[serde(default)]
+    pub disruption_budget: Option<String>,
     /// Whether its gate `ReservedCapacity` is open.
     #[serde(default)]
     pub reserved_capacity: bool,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use tenon_domain::budget::{BudgetError, BudgetNodes};
 use tenon_domain::id::{ClusterName, InstallationId, InstanceType, ParseIdError, Region as RegionName, Zone};
 use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, GateName, Gates, Registry};
 use tenon_ec2::data::DataError;
@@ -77,6 +78,9 @@ pub enum SetupError {
     /// An object is refused by the API server.
     #[error("an object of the scenario")]
     Object(#[from] KubeError),
+    /// A cluster's budget can't be understood.
+    #[error("a cluster's disruptionBudget")]
+    Budget(#[from] BudgetError),
     /// A stack can't be played.
     #[error("the stacks")]
     Wiring(#[from] WiringError),
@@ -217,6 +221,7 @@ const fn gate(open: bool) -> FeatureGate {
 /// Writes the registry entry of the cluster's stack.
 fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) -> Result<(), SetupError> {
     let discovery = BTreeMap::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
+    let budget = form.disruption_budget.as_deref().map(BudgetNodes::parse);
     let registry = Registry {
         installation: region.installation.id.clone(),
         cluster: name.clone(),
@@ -224,7 +229,11 @@ fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) ->
         certificate_authority: "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t".to_owned(),
         kubernetes_version: "1.35".to_owned(),
         service_cidr: "10.100.0.0/16".to_owned(),
-        settings: ClusterSettings { zonal_shift: gate(form.zonal_shift), ..ClusterSettings::default() },
+        settings: ClusterSettings {
+            zonal_shift: gate(form.zonal_shift),
+            disruption_budget: budget.transpose()?,
+            ..ClusterSettings::default()
+        },
         gates: Gates::default()
             .with(GateName::ReservedCapacity, gate(form.reserved_capacity))
             .with(GateName::SpotToSpotConsolidation, gate(form.spot_to_spot_consolidation))

@@ -256,3 +256,12 @@ pub(super) fn forget_undone(commit: &mut Commit) {
         commit.writes.retain(|write| !of(write, "NODECLAIM#", "Initialized"));
     }
 }
+
+/// A setting is missing in the registry entries.
+pub(super) fn forget_setting(name: &str, items: &mut BTreeMap<Key, Item>) {
+    for (_, entry) in items.iter_mut().filter(|(key, _)| key.sk.starts_with("CLUSTER#")) {
+        if let Some(Value::M(settings)) = entry.get_mut("settings") {
+            settings.remove(name);
+        }
+    }
+}
