@@ -326,6 +326,18 @@ pub enum RefusalReason {
     Unbalanced,
 }
 
+fn paused(f: &mut fmt::Formatter<'_>, pool: &NodePoolName, by: DisruptionPause) -> fmt::Result {
+    match by {
+        DisruptionPause::Annotation => write!(
+            f,
+            "annotation `{PAUSE_DISRUPTION}` of NodePool `{pool}` pauses voluntary disruption: remove it to end that"
+        ),
+        DisruptionPause::Setting => f.write_str(
+            "`VoluntaryDisruption=Disabled` of the cluster's stack pauses voluntary disruption: `Enabled` ends that",
+        ),
+    }
+}
+
 fn saves_too_little(
     f: &mut fmt::Formatter<'_>,
     pool: &NodePoolName,
@@ -380,13 +392,7 @@ impl fmt::Display for RefusalReason {
                 pods.first().map_or(Ok(()), |pod| write!(f, ": {}", pod.message()))
             }
             Self::PoolNotFound { pool } => write!(f, "NodePool `{pool}` doesn't exist"),
-            Self::Paused { pool, by: DisruptionPause::Annotation } => write!(
-                f,
-                "annotation `{PAUSE_DISRUPTION}` of NodePool `{pool}` pauses voluntary disruption: remove it to end that"
-            ),
-            Self::Paused { pool: _, by: DisruptionPause::Setting } => f.write_str(
-                "`VoluntaryDisruption=Disabled` of the cluster's stack pauses voluntary disruption: `Enabled` ends that",
-            ),
+            Self::Paused { pool, by } => paused(f, pool, *by),
             Self::MovedLately { pool, moved, rest } => write!(
                 f,
                 "{} moved within the last {rest:#} for cheaper nodes, and another move so soon doesn't save enough: NodePool \

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tenon_domain::claim::{Claim, ClaimPhase, RemovalReason};
 use tenon_region::scenario::ClusterForm;
 
+use crate::expiry::ExpiryWaits;
 use crate::history::{ClusterMoment, History};
 use crate::invariants::Invariant;
 
@@ -53,7 +54,7 @@ impl WrittenBudgets {
     }
 
     /// What is wrong if more nodes are disrupted than they allow.
-    fn exceeded(&self, moment: &ClusterMoment, sizes: &mut PoolSizes) -> Option<String> {
+    fn exceeded(&self, (moment, waits): Expiring<'_>, sizes: &mut PoolSizes) -> Option<String> {
         let counts = |claim: &&Arc<Claim>| {
             self.pool.as_ref().is_none_or(|pool| claim.pool.as_str() == pool) && !claim.phase().is_final()
         };
@@ -61,7 +62,7 @@ impl WrittenBudgets {
         let nodes = of_pool().filter(|claim| claim.state.node().is_some()).count();
         let most = sizes.entry(self.pool.clone()).or_default();
         *most = nodes.max(*most);
-        let going = of_pool().filter(|claim| is_disrupted(claim)).count();
+        let going = of_pool().filter(|claim| is_disrupted(claim, waits)).count();
         let allowed = self.allowed(*most);
         let of = self.pool.as_ref().map_or_else(|| "all pools".to_owned(), |pool| format!("pool {pool}"));
         let told = self.nodes.join(", ");
@@ -70,14 +71,17 @@ impl WrittenBudgets {
     }
 }
 
+/// A cluster, and how long its expired nodes wait.
+pub(crate) type Expiring<'a> = (&'a ClusterMoment, &'a ExpiryWaits);
+
 /// The most nodes of each pool, and of all, so far: the base of percentages.
 pub type PoolSizes = BTreeMap<Option<String>, usize>;
 
 /// Tenon disrupts at most as many nodes of a pool as its budgets allow.
 ///
 /// # Errors The invariant, and the finding.
-pub fn invariant_budgets_hold(
-    moment: &ClusterMoment,
+pub(crate) fn invariant_budgets_hold(
+    moment: Expiring<'_>,
     pools: &[WrittenBudgets],
     history: &mut History,
 ) -> Result<(), (Invariant, String)> {
@@ -88,8 +92,8 @@ pub fn invariant_budgets_hold(
 /// Tenon disrupts at most as many nodes of all pools together as the cluster's budget allows.
 ///
 /// # Errors The invariant, and the finding.
-pub fn invariant_cluster_budget_holds(
-    moment: &ClusterMoment,
+pub(crate) fn invariant_cluster_budget_holds(
+    moment: Expiring<'_>,
     budget: &WrittenBudgets,
     history: &mut History,
 ) -> Result<(), (Invariant, String)> {
@@ -97,10 +101,9 @@ pub fn invariant_cluster_budget_holds(
     found.map_or(Ok(()), |text| Err((Invariant::ClusterBudgetHolds, text)))
 }
 
-fn is_disrupted(claim: &Claim) -> bool {
-    let voluntary = claim.state.removal().is_none_or(|reason| {
-        [RemovalReason::Drifted, RemovalReason::Empty, RemovalReason::Underutilized].contains(&reason)
-    });
+/// Whether budgets count the claim.
+fn is_disrupted(claim: &Claim, waits: &ExpiryWaits) -> bool {
+    let voluntary = claim.state.removal().is_none_or(is_voluntary) || waits.is_within_budgets(claim);
     match claim.phase() {
         ClaimPhase::Disrupting => true,
         ClaimPhase::Draining | ClaimPhase::Drained => voluntary,
@@ -112,5 +115,23 @@ fn is_disrupted(claim: &Claim) -> bool {
         // Budgets don't count terminating instances: kubernetes-sigs/karpenter `pkg/controllers/disruption/helpers.go`.
         | ClaimPhase::Terminating
         | ClaimPhase::Terminated => false,
+    }
+}
+
+/// Whether nothing but our own will takes a node away; for expiry that depends on the time.
+pub(crate) const fn is_voluntary(reason: RemovalReason) -> bool {
+    match reason {
+        RemovalReason::Drifted | RemovalReason::Empty | RemovalReason::Underutilized => true,
+        RemovalReason::SpotInterrupted
+        | RemovalReason::CapacityReservationInterrupted
+        | RemovalReason::InstanceStopped
+        | RemovalReason::InstanceTerminated
+        | RemovalReason::Unhealthy
+        | RemovalReason::ScheduledChange
+        | RemovalReason::RebalanceRecommended
+        | RemovalReason::Deleted
+        | RemovalReason::Expired
+        | RemovalReason::RegistrationTimeout
+        | RemovalReason::InitializationTimeout => false,
     }
 }

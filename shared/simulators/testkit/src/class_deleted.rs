@@ -10,7 +10,7 @@ use tenon_domain::id::ClusterName;
 use tenon_region::engine::SimulatedRegion;
 use tenon_simulated_cluster::SimulatedCluster;
 use tenon_snapshot::Kind;
-use tenon_snapshot::object::{deleted_at, name};
+use tenon_snapshot::object::{deleted_at, name, text_map};
 
 use crate::history::ClusterMoment;
 use crate::invariants::Invariant;
@@ -95,8 +95,10 @@ impl ClassDeletions {
 
 /// An object as a user makes it again.
 pub(crate) fn again(object: &Value) -> Value {
+    let mut annotations = text_map(object, "/metadata/annotations");
+    annotations.retain(|key, _| key.starts_with("tenon.dev/"));
     json!({"apiVersion": object.get("apiVersion"), "kind": object.get("kind"),
-        "metadata": {"name": name(object)}, "spec": object.get("spec")})
+        "metadata": {"name": name(object), "annotations": annotations}, "spec": object.get("spec")})
 }
 
 /// When the agent last looked while the class was there.

@@ -15,7 +15,9 @@ use tenon_snapshot::{Kind, object};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, ImageDefect, NewImage};
 
 use crate::class_deleted::{ClassDeletions, again};
+use crate::expiry::end_expiry;
 use crate::outage::ProfileOutages;
+use crate::pauses::{Pausing, end_pauses};
 use crate::pipeline::Pipeline;
 use crate::random::Dice;
 use crate::repaired::{heal, sicken};
@@ -29,6 +31,7 @@ pub(crate) struct Doings {
     pipeline: Pipeline,
     outages: ProfileOutages,
     classes: ClassDeletions,
+    pausing: Pausing,
     /// When something that classes depend on was last wrong, or changed.
     disturbed_at: Timestamp,
     images: Vec<ImageId>,
@@ -83,6 +86,7 @@ impl Doings {
             pipeline: Pipeline::new(seed, longest_outage),
             outages: ProfileOutages::new(seed, longest_outage),
             classes: ClassDeletions::new(seed),
+            pausing: Pausing::new(seed),
             sickness: Dice::new(seed, 14),
             storms: Dice::new(seed, 17),
             broken: Vec::new(),
@@ -112,6 +116,7 @@ impl Doings {
     pub(crate) fn act(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
         self.act_once(region, cluster, dice);
         self.pipeline.act(region);
+        self.pausing.act(region, cluster);
         if self.storms.permille(10) {
             interrupt_many(region, &mut self.storms);
         }
@@ -172,6 +177,8 @@ impl Doings {
         self.allow_dry_runs(region);
         self.classes.end(region, cluster);
         self.make_pool(region, cluster);
+        end_pauses(region, cluster);
+        end_expiry(region, cluster);
         heal(region, cluster);
         self.drop_broken_images(region);
         self.pipeline.finish(region);

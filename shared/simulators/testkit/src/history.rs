@@ -19,6 +19,7 @@ use crate::budgets::PoolSizes;
 use crate::crowded::CrowdedOut;
 use crate::evidence::EvidenceSeen;
 use crate::passed_over::ClassFormSeen;
+use crate::pauses::PausesSeen;
 use crate::shifts::ShiftsSeen;
 use crate::validation::UnreadySince;
 
@@ -63,6 +64,8 @@ pub struct History {
     pub evidence: EvidenceSeen,
     /// Claims that the journal speaks of: launches that it names, and terminations.
     pub journal: JournalExplained,
+    /// Pauses of voluntary disruption.
+    pub pauses: PausesSeen,
     /// Samples of the classes' zones.
     pub shifts: ShiftsSeen,
     /// Samples of the images.

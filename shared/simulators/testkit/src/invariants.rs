@@ -50,6 +50,10 @@ tenon_domain::words! {
         BudgetsHold,
         /// Disruption of all pools together stays within the cluster's budget.
         ClusterBudgetHolds,
+        /// While voluntary disruption is paused no drain of it begins.
+        PausesHold,
+        /// Expired nodes go once their wait for budgets is over.
+        ExpiredNodesGo,
         /// Evictions stay within the PodDisruptionBudgets.
         PodBudgetsHold,
         /// Steps of claims never starve the provisioner.

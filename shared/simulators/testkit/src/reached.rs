@@ -22,7 +22,9 @@ use tenon_simulated_cluster::SimulatedCluster;
 use tenon_snapshot::Kind;
 use tenon_snapshot::object::at;
 
+use crate::expiry::ExpiryWaits;
 use crate::history::ClusterMoment;
+use crate::pauses::PausesSeen;
 use crate::pipeline::BUILT;
 use crate::selected::ForeignImages;
 use crate::silence::never_fits;
@@ -75,6 +77,12 @@ tenon_domain::words! {
         VolumesHold = "drained nodes that wait for volumes",
         /// A node leaves because it stayed unhealthy.
         Repaired = "nodes that leave unhealthy",
+        /// A node leaves for its age before it has to.
+        ExpiredWithinBudgets = "expired nodes that leave within budgets",
+        /// A node leaves for its age when it has to.
+        ExpiryForced = "expired nodes that nothing keeps any longer",
+        /// A command that could drain its nodes waits for the end of a pause.
+        PauseHolds = "commands that a pause holds back",
     }
 }
 
@@ -96,6 +104,11 @@ impl Reached {
         self.note(Situation::EmptyGone, || leaves(RemovalReason::Empty));
         self.note(Situation::UnderutilizedGone, || leaves(RemovalReason::Underutilized));
         self.note(Situation::Repaired, || leaves(RemovalReason::Unhealthy));
+        let waits = ExpiryWaits::of(region, cluster);
+        let goes =
+            |how: fn(&ExpiryWaits, &Claim) -> bool| moment.claims.iter().any(|claim| how(&waits, claim));
+        self.note(Situation::ExpiredWithinBudgets, || goes(ExpiryWaits::is_within_budgets));
+        self.note(Situation::ExpiryForced, || goes(ExpiryWaits::is_forced));
         self.note(Situation::Undone, || undone(region, cluster, moment));
         self.note(Situation::PodsStay, || pods_stay(region, cluster, moment));
         self.note(Situation::VolumesHold, || volumes_hold(region, cluster, moment));
@@ -116,6 +129,18 @@ impl Reached {
         {
             self.look_at_nodes(site.cluster());
         }
+    }
+
+    /// Looks at the commands that the pauses of a cluster hold back.
+    pub(crate) fn look_at_pauses(&mut self, pauses: &PausesSeen, moment: &ClusterMoment) {
+        let claim = |name: &ClaimName| moment.claims.iter().find(|claim| claim.name == *name);
+        let ready = |name: &ClaimName| claim(name).is_some_and(|it| it.phase() == ClaimPhase::Initialized);
+        let waits =
+            |claim: &Arc<Claim>| claim.phase() == ClaimPhase::Disrupting && pauses.holds(claim, moment.at);
+        self.note(Situation::PauseHolds, || {
+            let all_ready = moment.commands.iter().filter(|command| command.replacements.iter().all(ready));
+            all_ready.flat_map(|command| &command.candidates).filter_map(claim).any(waits)
+        });
     }
 
     /// Looks at all clusters at one step.

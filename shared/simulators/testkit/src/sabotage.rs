@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::SignedDuration;
 use tenon_domain::id::ClientToken;
 use tenon_domain::labels::EC2NODECLASS_FINALIZER;
+use tenon_domain::labels::PAUSE_DISRUPTION;
 use tenon_domain::taint::DISRUPTED;
 use tenon_ec2::port::{CreateFleetRequest, Image, ImageState, Instance};
 use tenon_region::gate::Evicting;
@@ -19,8 +20,9 @@ mod items;
 
 use items::{
     actions_written, ask_later, believe_empty, claims_written, classes_written, count_marks, deal_twice,
-    deny_for_ever, double_learned, double_requests, drop_leases, forget_pods, forget_setting, forget_undone,
-    forget_unneeded, keep_templates, learned_written, mix_up_images, raise_revision, shift_back, tell_ready,
+    deny_for_ever, double_learned, double_requests, drop_leases, forget_expiry, forget_pods, forget_setting,
+    forget_since, forget_undone, forget_unneeded, keep_templates, learned_written, mix_up_images,
+    raise_revision, shift_back, tell_ready,
 };
 
 use crate::pipeline::{APPROVED, BUILDING, BUILT, STAGE};
@@ -52,6 +54,12 @@ tenon_domain::words! {
         GoingNotCounted,
         /// Disruption doesn't see the cluster's budget.
         ClusterBudgetUnseen,
+        /// Disruption doesn't see the cluster's pause.
+        ClusterPauseUnseen,
+        /// The agent doesn't see the pauses of pools.
+        PoolPausesUnseen,
+        /// No function sees that a claim expires.
+        ExpiryUnseen,
         /// The provisioner writes no launch: its claims have none, and the answers of replacements stay unknown.
         LaunchesLost,
         /// Launches ask EC2 for no instance.
@@ -167,13 +175,7 @@ impl Sabotage {
             Self::EvictedAtOnce => actions_written(commit).for_each(|action| {
                 action.remove("replacement_first");
             }),
-            Self::EmptiedForgotten => {
-                for item in claims_written(commit) {
-                    if let Some(Value::M(mark)) = item.get_mut("consolidatable") {
-                        mark.insert("since".to_owned(), Value::text("2100-01-01T00:00:00Z"));
-                    }
-                }
-            }
+            Self::EmptiedForgotten => claims_written(commit).for_each(forget_since),
             Self::FreshTokens
             | Self::CountsForgotten
             | Self::DearTypes
@@ -182,6 +184,9 @@ impl Sabotage {
             | Self::BudgetsOfPodsIgnored
             | Self::GoingNotCounted
             | Self::ClusterBudgetUnseen
+            | Self::ClusterPauseUnseen
+            | Self::PoolPausesUnseen
+            | Self::ExpiryUnseen
             | Self::EmptyLaunches
             | Self::ShiftsUnseen
             | Self::DeletionsUntainted
@@ -209,6 +214,7 @@ impl Sabotage {
                 !key.sk.starts_with("COMMAND#")
                     && !matches!(phase, Some("Disrupting" | "Draining" | "Drained" | "Terminating"))
             }),
+            Self::ExpiryUnseen => page.items.iter_mut().for_each(forget_expiry),
             Self::LastResortLost if task == "provisioner" => page.items.iter_mut().for_each(ask_later),
             Self::ShiftsUnseen if task == "provisioner" => page.items.iter_mut().for_each(shift_back),
             _ => {}
@@ -217,8 +223,10 @@ impl Sabotage {
 
     /// Missing parts seem to exist, empty, and so do their pointers. Settings are missing in the registry entry.
     pub(crate) fn tamper_items(self, task: &str, asked: &[Key], items: &mut BTreeMap<Key, Item>) {
-        if self == Self::ClusterBudgetUnseen && task == "disruption" {
-            forget_setting("disruption_budget", items);
+        match self {
+            Self::ClusterBudgetUnseen if task == "disruption" => forget_setting("disruption_budget", items),
+            Self::ClusterPauseUnseen if task == "disruption" => forget_setting("voluntary_disruption", items),
+            _ => {}
         }
         if self != Self::EmptyBelieved || task != "provisioner" {
             return;
@@ -322,6 +330,12 @@ impl Sabotage {
     pub(crate) fn tamper_list(self, kind: Kind, objects: &mut Vec<Object>) {
         if self == Self::VolumesUnseen && kind == Kind::VolumeAttachment {
             objects.clear();
+        }
+        if self == Self::PoolPausesUnseen && kind == Kind::NodePool {
+            for pool in objects.iter_mut() {
+                let told = std::sync::Arc::make_mut(pool).pointer_mut("/metadata/annotations");
+                told.and_then(serde_json::Value::as_object_mut).map(|told| told.remove(PAUSE_DISRUPTION));
+            }
         }
         if self == Self::SicknessUnseen && kind == Kind::Node {
             for node in objects {

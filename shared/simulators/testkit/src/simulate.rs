@@ -380,6 +380,7 @@ impl Play {
                 invariant_images_selected(&self.region, &watched.cluster, self.doings.strangers())
             });
             self.reached.look(&self.region, &watched.cluster, moment, self.doings.strangers());
+            self.reached.look_at_pauses(&watched.history.pauses, moment);
             if let Err((invariant, found)) = judged {
                 let (seed, step) = (self.options.seed, self.step);
                 return Err(Box::new(Violation { invariant, seed, step, at, found }));

@@ -13,11 +13,13 @@ use crate::deletions::invariant_deleted_are_tainted;
 use crate::detached::invariant_volumes_detached;
 use crate::empty::EmptyLong;
 use crate::evidence::invariant_evidence_held;
+use crate::expiry::{ExpiryWaits, invariant_expired_nodes_go};
 use crate::history::{ClusterMoment, History};
 use crate::invariants::{self, Invariant};
 use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
 use crate::pace::HistoryPace;
 use crate::passed_over::invariant_failed_passed_over;
+use crate::pauses::invariant_pauses_hold;
 use crate::repaired::invariant_sick_nodes_go;
 use crate::replaced_first::invariant_replacement_first;
 use crate::shifts::invariant_shifted_zones_are_left_alone;
@@ -67,8 +69,12 @@ impl Watched {
         invariants::invariant_nothing_unowned(moment, history)?;
         let (launches, requests) = (region.twin().launches(), region.twin().requests());
         invariants::invariant_images_available(&launches, &requests, history)?;
-        invariant_budgets_hold(moment, &self.budgets, history)?;
-        invariant_cluster_budget_holds(moment, &self.cluster_budget, history)?;
+        let waits = ExpiryWaits::of(region, &self.cluster);
+        invariant_budgets_hold((moment, &waits), &self.budgets, history)?;
+        invariant_cluster_budget_holds((moment, &waits), &self.cluster_budget, history)?;
+        history.pauses.look(region, &self.cluster);
+        invariant_pauses_hold((moment, &waits), &history.pauses)?;
+        invariant_expired_nodes_go(moment, &waits)?;
         let waiting = waiting_pods(region, &self.cluster);
         if let Some(site) = region.site(&self.cluster) {
             let evictions = site.cluster().evictions();

@@ -10,6 +10,7 @@ use tenon_region::happening::Listeners;
 use tenon_region::scenario::{ClusterForm, ImageForm, Scenario, SetupOptions, build};
 
 use crate::chaos::{Chaos, Weather};
+use crate::expiry::expire;
 use crate::pipeline::{APPROVED, STAGE};
 use crate::random::Dice;
 use crate::simulate::SimulationOptions;
@@ -135,6 +136,10 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     // Its own dice, and so for all that follow: that it is on changes nothing else of a world.
     let zonal_shift = Dice::new(seed, 6).permille(500);
     let node_repair = Dice::new(seed, 13).permille(800);
+    let mut ages = Dice::new(seed, 21);
+    if ages.permille(250) {
+        expire(&mut objects, &mut ages);
+    }
     let mut budgets = Dice::new(seed, 19);
     let budgets = (budgets.permille(300), budgets.pick(&["1", "2", "30%"]).copied());
     let disruption_budget = budgets.1.filter(|_| budgets.0).map(str::to_owned);

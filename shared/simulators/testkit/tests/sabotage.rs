@@ -33,6 +33,9 @@ breaks! {
     pending_looks_available: PendingLooksAvailable, ImagesAvailable, Slow, 60;
     going_not_counted: GoingNotCounted, BudgetsHold, Slow, 60;
     cluster_budget_unseen: ClusterBudgetUnseen, ClusterBudgetHolds, Slow, 60;
+    cluster_pause_unseen: ClusterPauseUnseen, PausesHold, Slow, 60;
+    pool_pauses_unseen: PoolPausesUnseen, PausesHold, Slow, 100;
+    expiry_unseen: ExpiryUnseen, ExpiredNodesGo, Slow, 200;
     budgets_of_pods_ignored: BudgetsOfPodsIgnored, PodBudgetsHold, Slow, 60;
     journal_lost: JournalLost, JournalExplains, Quick, 60;
     memory_doubled: MemoryDoubled, LearnedWithinStated, Quick, 60;

@@ -265,3 +265,17 @@ pub(super) fn forget_setting(name: &str, items: &mut BTreeMap<Key, Item>) {
         }
     }
 }
+
+/// A claim never expires.
+pub(super) fn forget_expiry((key, item): &mut (Key, Item)) {
+    if key.sk.starts_with("NODECLAIM#") && item.contains_key("expire_after") {
+        item.insert("expire_after".to_owned(), Value::text("Never"));
+    }
+}
+
+/// A claim's mark as one that could go is of a time that doesn't come.
+pub(super) fn forget_since(claim: &mut Item) {
+    if let Some(Value::M(mark)) = claim.get_mut("consolidatable") {
+        mark.insert("since".to_owned(), Value::text("2100-01-01T00:00:00Z"));
+    }
+}
