@@ -176,6 +176,7 @@ fn a_node_claim_shows_the_terms_that_it_was_made_with() {
         Some(Terms {
             expire_after: expires.map(SignedDuration::from_hours),
             termination_grace_period: grace.map(SignedDuration::from_secs),
+            load_balancer_deregistration: None,
         })
     };
     let texts = |texts: [Option<&str>; 2]| texts.map(|text| text.map(str::to_owned));

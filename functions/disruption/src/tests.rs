@@ -149,7 +149,11 @@ fn a_drain_for_drift_ends_by_the_claims_own_grace_period() {
         cluster.objects.node_pools = vec![Arc::new(changed)];
         cluster.report().unwrap();
         for claim in cluster.claims().unwrap() {
-            let terms = Terms { expire_after: None, termination_grace_period: own };
+            let terms = Terms {
+                expire_after: None,
+                termination_grace_period: own,
+                load_balancer_deregistration: None,
+            };
             let kept = Claim { terms: Some(terms), ..claim };
             cluster.put(set(keys::claim(&cluster.name, &kept.name), &kept)).unwrap();
         }

@@ -110,7 +110,8 @@ fn a_grace_period_of_the_claim_bounds_its_drain_too() {
     let drained = |kind, grace: Option<i64>| {
         let world = world([initialized(0)]);
         let termination_grace_period = grace.map(SignedDuration::from_secs);
-        let terms = Some(Terms { expire_after: None, termination_grace_period });
+        let terms =
+            Some(Terms { expire_after: None, termination_grace_period, load_balancer_deregistration: None });
         let kept = Claim { terms, ..claim(&world, 0) };
         let write = set(keys::claim(&cluster(), &kept.name), &kept);
         block_on(world.table.commit(&content_commit(vec![], vec![write]))).unwrap();

@@ -2,13 +2,15 @@
 //!
 //! Decides the deadline of a drain and its end. It doesn't decide which pods go when: the agent does.
 //!
-//! Invariant: a drain ends only with the agent's report, without a Node, or at its deadline.
+//! Invariants: a drain ends only with the agent's report, without a Node, or at its deadline; only the deadline ends it
+//! before load balancers had the time that their pool gives them.
 
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::drain_block::DrainBlock;
 use tenon_domain::evidence::HEARTBEAT_EVERY;
 use tenon_domain::id::NodeName;
 use tenon_domain::journal::Decision;
+use tenon_domain::labels::LOAD_BALANCER_DEREGISTRATION;
 use tenon_domain::report::{Finding, Shown};
 use tenon_domain::snapshot::ActionProgress;
 use tenon_domain::{SignedDuration, Timestamp};
@@ -58,14 +60,15 @@ pub(crate) fn draining(claim: &Claim, drain: DrainIntent<'_>, input: &LifecycleI
     let since = claim.state.since().unwrap_or(claim.created_at);
     let seen = input.node_of(instance, since);
     let progress = progress(claim, input);
-    let message = if progress == Some(&ActionProgress::Done) {
-        Some("drained: no evictable pod is left on the node".to_owned())
-    } else if matches!(seen, NodeSeen::Absent) {
-        Some("drained: the NodeClaim has no Node".to_owned())
-    } else if deadline.is_some_and(|deadline| deadline <= input.now) {
-        Some("drain ended: its deadline has passed".to_owned())
-    } else {
-        None
+    let passed = deadline.is_some_and(|deadline| deadline <= input.now);
+    let message = match (drained(progress, seen), Deregistration::of(claim, seen, input)) {
+        (Some(_), Some(wait)) if input.now < wait.until && !passed => {
+            let ends = deadline.map_or(wait.until, |deadline| deadline.min(wait.until));
+            return ClaimNext::Tell { finding: Box::new(wait.finding(claim, ends)), again: Some(ends) };
+        }
+        (Some(message), Some(wait)) => Some(format!("{message}; {}", wait.words(input.now))),
+        (Some(message), None) => Some(message.to_owned()),
+        (None, _) => passed.then(|| "drain ended: its deadline has passed".to_owned()),
     };
     if let Some(message) = message {
         let (instance, node) = (instance.clone(), node.cloned());
@@ -86,6 +89,66 @@ pub(crate) fn draining(claim: &Claim, drain: DrainIntent<'_>, input: &LifecycleI
         return ClaimNext::At(deadline.map_or(told_at, |deadline| deadline.min(told_at)));
     }
     ClaimNext::Tell { finding: Box::new(blocked(claim, blocks, deadline)), again: deadline }
+}
+
+/// What is said of a drain that no pod and no volume holds any longer; `None` of another.
+fn drained(progress: Option<&ActionProgress>, seen: NodeSeen<'_>) -> Option<&'static str> {
+    match (progress, seen) {
+        (Some(ActionProgress::Done), _) => Some("drained: no evictable pod is left on the node"),
+        (Some(ActionProgress::Working { .. }) | None, NodeSeen::Absent) => {
+            Some("drained: the NodeClaim has no Node")
+        }
+        (
+            Some(ActionProgress::Working { .. }) | None,
+            NodeSeen::Unknown | NodeSeen::Present(_) | NodeSeen::Several,
+        ) => None,
+    }
+}
+
+/// The time that load balancers have to deregister an instance. Nothing tells when they have: their controllers don't
+/// write it into the cluster.
+struct Deregistration {
+    /// How long their pool gives them.
+    within: SignedDuration,
+    /// Until when.
+    until: Timestamp,
+}
+
+impl Deregistration {
+    /// The time begins with the label that tells load balancers. The agent deletes the Node only once it has the label,
+    /// which may be long after a drain begins.
+    fn of(claim: &Claim, seen: NodeSeen<'_>, input: &LifecycleInput) -> Option<Self> {
+        let within = claim.load_balancer_deregistration(input.pool_of(claim))?;
+        if within.is_zero() {
+            return None;
+        }
+        let began = claim.state.since().unwrap_or(claim.created_at);
+        let labelled = seen.node().and_then(|node| node.meta.deleted_at).map_or(began, |at| at.max(began));
+        Some(Self { within, until: labelled.saturating_add(within).unwrap_or(Timestamp::MAX) })
+    }
+
+    /// What is told of a drain that waits for nothing else, until this time.
+    fn finding(&self, claim: &Claim, ends: Timestamp) -> Finding {
+        let seconds = self.within.as_secs();
+        let why = format!(
+            "load balancers have {seconds} s from the drain's begin to deregister it, as \
+             `{LOAD_BALANCER_DEREGISTRATION}` of NodePool `{}` says; it is terminated at {ends}",
+            claim.pool
+        );
+        let sentence = "{} is drained, and its instance stays";
+        Finding::waiting(subject(claim), "LoadBalancerDeregistration", sentence, why)
+    }
+
+    /// What the record of the drain's end says of it.
+    fn words(&self, now: Timestamp) -> String {
+        let seconds = self.within.as_secs();
+        if now < self.until {
+            return format!(
+                "its deadline left load balancers less than {seconds} s to deregister the instance"
+            );
+        }
+        format!("load balancers had {seconds} s to deregister the instance")
+    }
 }
 
 /// How far the agent reports the claim's drain to be.

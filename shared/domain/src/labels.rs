@@ -80,6 +80,8 @@ keys! {
     REBALANCE = "tenon.dev/rebalance-recommendation";
     /// Annotation on pools, Tenon's own: for how long an expired node waits for budgets.
     EXPIRE_WITHIN_BUDGETS = "tenon.dev/expire-within-budgets";
+    /// Annotation on pools, Tenon's own: how long load balancers have to deregister the instance of a drained node.
+    LOAD_BALANCER_DEREGISTRATION = "tenon.dev/load-balancer-deregistration";
     /// Annotation on pools, Tenon's own: the time zone of the schedules of its budgets.
     BUDGET_TIME_ZONE = "tenon.dev/budget-time-zone";
     /// Annotation on pools, Tenon's own: how old a consolidated node must be.

@@ -10,7 +10,9 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use crate::api::NodePool;
 use crate::claim::{InterruptionOrder, RebalanceOrder};
-use crate::labels::{BUDGET_TIME_ZONE, EXPIRE_WITHIN_BUDGETS, INTERRUPTION, REBALANCE};
+use crate::labels::{
+    BUDGET_TIME_ZONE, EXPIRE_WITHIN_BUDGETS, INTERRUPTION, LOAD_BALANCER_DEREGISTRATION, REBALANCE,
+};
 use crate::manifest::duration::parse_plain;
 
 /// How long an expired node waits for its pool's budgets, if the pool says nothing else.
@@ -40,6 +42,15 @@ pub fn expiry_wait(pool: &NodePool) -> Result<SignedDuration, PoolAnnotationErro
 #[must_use]
 pub fn expiry_wait_or_default(pool: Option<&NodePool>) -> SignedDuration {
     pool.and_then(|pool| expiry_wait(pool).ok()).unwrap_or(EXPIRY_WAIT)
+}
+
+/// How long load balancers have to deregister the instance of a node, from the begin of its drain; `None` if nothing
+/// waits for them.
+///
+/// # Errors The annotation, if it can't be read.
+pub fn load_balancer_deregistration(pool: &NodePool) -> Result<Option<SignedDuration>, PoolAnnotationError> {
+    let remedy = "hours, minutes and seconds such as `90s`";
+    read(pool, LOAD_BALANCER_DEREGISTRATION, remedy, parse_plain)
 }
 
 /// What the value of the annotation wants for the pods of interrupted nodes.
@@ -78,7 +89,12 @@ pub fn budget_time_zone(written: &str) -> Result<TimeZone, PoolAnnotationError> 
 #[must_use]
 pub fn ignored(pool: &NodePool) -> Vec<PoolAnnotationError> {
     let interruption = pool.meta.annotations.get(INTERRUPTION).map(String::as_str);
-    let read = [expiry_wait(pool).err(), interruption_order(interruption).err(), rebalance_order(pool).err()];
+    let read = [
+        expiry_wait(pool).err(),
+        interruption_order(interruption).err(),
+        rebalance_order(pool).err(),
+        load_balancer_deregistration(pool).err(),
+    ];
     read.into_iter().flatten().collect()
 }
 

@@ -166,7 +166,11 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_planning::provisi
         taints: Vec::new(),
         startup_taints: Vec::new(),
         min_values: tenon_domain::claim::MinValuesState::AsWritten,
-        terms: tenon_domain::claim::Terms { expire_after: None, termination_grace_period: None },
+        terms: tenon_domain::claim::Terms {
+            expire_after: None,
+            termination_grace_period: None,
+            load_balancer_deregistration: None,
+        },
         instance_types: offerings.iter().map(|o| o.instance_type.clone()).collect::<Vec<_>>().into(),
         zones: offerings.iter().map(|o| o.zone.clone()).collect(),
         capacity_types: offerings.iter().map(|o| o.capacity_type).collect(),

@@ -10,7 +10,11 @@ fn hours(n: i64) -> SignedDuration {
 /// The terms of a claim: expiry in hours, grace in minutes.
 fn terms(expires: Option<i64>, grace: Option<i64>) -> Option<Terms> {
     let termination_grace_period = grace.map(SignedDuration::from_mins);
-    Some(Terms { expire_after: expires.map(hours), termination_grace_period })
+    Some(Terms {
+        expire_after: expires.map(hours),
+        termination_grace_period,
+        load_balancer_deregistration: None,
+    })
 }
 
 /// A claim with terms, and a pool whose template has changed since. Its expired nodes don't wait for budgets.

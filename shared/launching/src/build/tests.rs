@@ -72,7 +72,11 @@ fn equal_claims_are_one_launch_and_the_rest_its_own() {
 #[test]
 fn a_claim_keeps_the_terms_of_its_pool() {
     let hours = tenon_domain::SignedDuration::from_hours;
-    let terms = Terms { expire_after: Some(hours(24)), termination_grace_period: Some(hours(1)) };
+    let terms = Terms {
+        expire_after: Some(hours(24)),
+        termination_grace_period: Some(hours(1)),
+        load_balancer_deregistration: Some(hours(2)),
+    };
     let claim = PlannedClaim { terms, ..planned("default-a", &["m5.large a on-demand 0.1"]) };
     assert_eq!(built(&[claim]).launches[0].claims[0].terms, Some(terms));
 }

@@ -115,7 +115,7 @@ impl<'a> Pool<'a> {
             annotations,
             taints: template.taints.clone(),
             startup_taints: template.startup_taints.clone(),
-            terms: Terms::of(template),
+            terms: Terms::of(&self.input.pool),
             instance_types: part.instance_types.clone(),
             offerings: part.offerings.clone(),
             zones: part.zones.clone(),

@@ -76,7 +76,7 @@ pub fn sample(input: &PoolInput, architecture: &Architecture) -> Option<PlannedC
         annotations: template.annotations.clone(),
         taints: template.taints.clone(),
         startup_taints: template.startup_taints.clone(),
-        terms: Terms::of(template),
+        terms: Terms::of(pool),
         instance_types: instance_types.into(),
         offerings: offerings.into_iter().collect(),
         zones,

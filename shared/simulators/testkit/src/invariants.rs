@@ -112,6 +112,8 @@ tenon_domain::words! {
         ReplacementFirst,
         /// A drain waits until the Node's volumes are detached.
         VolumesDetached,
+        /// Instances stay while load balancers have the time to deregister them that a pool gives.
+        DeregistrationWaited,
         /// Nodes that stay unhealthy leave, where the gate is open.
         SickNodesGo,
         /// A deleted class stays while claims use it.

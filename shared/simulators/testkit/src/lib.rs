@@ -12,6 +12,7 @@ mod consolidated;
 mod crowded;
 mod deeds;
 mod deletions;
+mod deregistered;
 mod detached;
 mod drought;
 mod empty;

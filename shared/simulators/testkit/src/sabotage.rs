@@ -25,6 +25,7 @@ use items::{
     raise_revision, shift_back, tell_ready,
 };
 
+use crate::deregistered::DEREGISTRATION;
 use crate::pipeline::{APPROVED, BUILDING, BUILT, STAGE};
 
 /// A type that no other of the worlds' types costs as much as.
@@ -125,6 +126,8 @@ tenon_domain::words! {
         EvictedAtOnce,
         /// The agent sees no attached volume.
         VolumesUnseen,
+        /// The agent sees no time for load balancers on NodePools.
+        DeregistrationUnseen,
         /// Nodes' conditions but Ready are missing in lists.
         SicknessUnseen,
         /// The agent sets no finalizer on classes.
@@ -200,6 +203,7 @@ impl Sabotage {
             | Self::TemplatesStayListed
             | Self::NewestFlaps
             | Self::VolumesUnseen
+            | Self::DeregistrationUnseen
             | Self::SicknessUnseen
             | Self::ClassesUnheld
             | Self::ExtraInstances => {}
@@ -331,10 +335,15 @@ impl Sabotage {
         if self == Self::VolumesUnseen && kind == Kind::VolumeAttachment {
             objects.clear();
         }
-        if self == Self::PoolPausesUnseen && kind == Kind::NodePool {
+        let unseen = match self {
+            Self::PoolPausesUnseen => Some(PAUSE_DISRUPTION),
+            Self::DeregistrationUnseen => Some(DEREGISTRATION),
+            _ => None,
+        };
+        if let Some(unseen) = unseen.filter(|_| kind == Kind::NodePool) {
             for pool in objects.iter_mut() {
                 let told = std::sync::Arc::make_mut(pool).pointer_mut("/metadata/annotations");
-                told.and_then(serde_json::Value::as_object_mut).map(|told| told.remove(PAUSE_DISRUPTION));
+                told.and_then(serde_json::Value::as_object_mut).map(|told| told.remove(unseen));
             }
         }
         if self == Self::SicknessUnseen && kind == Kind::Node {

@@ -10,6 +10,7 @@ use crate::budgets::{WrittenBudgets, invariant_budgets_hold, invariant_cluster_b
 use crate::class_deleted::{ClassSeen, invariant_classes_outlast_claims};
 use crate::consolidated::{Consolidations, invariant_consolidation_saves, invariant_disrupting_is_held};
 use crate::deletions::invariant_deleted_are_tainted;
+use crate::deregistered::{Deregistrations, invariant_deregistration_waited};
 use crate::detached::invariant_volumes_detached;
 use crate::empty::EmptyLong;
 use crate::evidence::invariant_evidence_held;
@@ -36,6 +37,7 @@ pub(crate) struct Watched {
     pub(crate) empty: EmptyLong,
     pub(crate) consolidations: Consolidations,
     class: ClassSeen,
+    deregistrations: Deregistrations,
     /// The gate `NodeRepair`.
     repairs: FeatureGate,
 }
@@ -51,6 +53,7 @@ impl Watched {
             empty: EmptyLong::default(),
             consolidations: Consolidations::default(),
             class: ClassSeen::default(),
+            deregistrations: Deregistrations::of(&form.objects),
             repairs: if form.node_repair { FeatureGate::Enabled } else { FeatureGate::Disabled },
         })
     }
@@ -89,6 +92,7 @@ impl Watched {
         invariant_shifted_zones_are_left_alone(moment, &mut history.shifts)?;
         invariant_deleted_are_tainted(region, &self.cluster)?;
         invariant_volumes_detached(region, &self.cluster, moment)?;
+        invariant_deregistration_waited(moment, &mut self.deregistrations)?;
         if self.repairs == FeatureGate::Enabled {
             invariant_sick_nodes_go(region, &self.cluster, moment)?;
         }

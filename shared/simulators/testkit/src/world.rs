@@ -10,6 +10,7 @@ use tenon_region::happening::Listeners;
 use tenon_region::scenario::{ClusterForm, ImageForm, Scenario, SetupOptions, build};
 
 use crate::chaos::{Chaos, Weather};
+use crate::deregistered::{DEREGISTRATION, TIMES};
 use crate::expiry::expire;
 use crate::pipeline::{APPROVED, STAGE};
 use crate::random::Dice;
@@ -119,6 +120,14 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
         let order = orders.pick(&["ReplaceFirst", "Drain"]).copied().unwrap_or("Drain");
         for pool in objects.iter_mut().filter(|object| object["kind"] == "NodePool") {
             set(pool, &["metadata", "annotations", REBALANCE], json!(order));
+        }
+    }
+    let mut balancers = Dice::new(seed, 18);
+    for pool in objects.iter_mut().filter(|object| object["kind"] == "NodePool") {
+        if balancers.permille(300)
+            && let Some((time, _)) = balancers.pick(&TIMES)
+        {
+            set(pool, &["metadata", "annotations", DEREGISTRATION], json!(time));
         }
     }
     // Their own dice, so that further draws change nothing else of a world.

@@ -56,6 +56,7 @@ breaks! {
     undone_forgotten: UndoneForgotten, DisruptingIsHeld, Quick, 60;
     evicted_at_once: EvictedAtOnce, ReplacementFirst, Slow, 60;
     volumes_unseen: VolumesUnseen, VolumesDetached, Slow, 60;
+    deregistration_unseen: DeregistrationUnseen, DeregistrationWaited, Slow, 60;
     sickness_unseen: SicknessUnseen, SickNodesGo, Slow, 200;
     classes_unheld: ClassesUnheld, ClassesOutlastClaims, Slow, 60;
     strangers_adopted: StrangersAdopted, RestoreKillsNothing, Restored, 200;

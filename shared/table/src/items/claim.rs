@@ -14,6 +14,7 @@ use super::reservation::{read_reservation, write_reservation};
 use crate::key::REVISION;
 
 const MIN_VALUES: &str = "min_values";
+const DEREGISTRATION: &str = "load_balancer_deregistration";
 
 impl ItemForm for Claim {
     fn write(&self, to: &mut Attributes) {
@@ -29,6 +30,8 @@ impl ItemForm for Claim {
         to.text_if("expire_after", self.terms.map(|terms| terms.expire_after_text()));
         let grace = self.terms.and_then(|terms| terms.termination_grace_period_text());
         to.text_if("termination_grace_period", grace);
+        let deregistration = self.terms.and_then(|terms| terms.load_balancer_deregistration_text());
+        to.text_if(DEREGISTRATION, deregistration);
         let relaxed = self.min_values != MinValuesState::AsWritten;
         to.text_if(MIN_VALUES, relaxed.then(|| self.min_values.as_str()));
         to.resources("requests", &self.requests);
@@ -101,11 +104,14 @@ fn read_terms(from: Fields<'_>) -> Result<Option<Terms>, FieldError> {
     if from.value_if("expire_after").is_none() {
         return Ok(None);
     }
-    let grace = from.value_if("termination_grace_period").is_some();
-    let grace = grace.then(|| from.word("termination_grace_period", Terms::parse_termination_grace_period));
+    let duration_if = |name| match from.value_if(name) {
+        Some(_) => from.word(name, Terms::parse_duration).map(Some),
+        None => Ok(None),
+    };
     Ok(Some(Terms {
         expire_after: from.word("expire_after", Terms::parse_expire_after)?,
-        termination_grace_period: grace.transpose()?,
+        termination_grace_period: duration_if("termination_grace_period")?,
+        load_balancer_deregistration: duration_if(DEREGISTRATION)?,
     }))
 }
 

@@ -51,7 +51,11 @@ fn the_grace_period_that_unblocks_is_the_claims_own() {
     let world = |own: Option<SignedDuration>| {
         let mut world = cluster(vec![drifted(0, -30, guarded(busy(0)))], BudgetNodes::Percent(100));
         world.pdbs = vec![pdb(0)];
-        world.claims[0].claim.terms = Some(Terms { expire_after: None, termination_grace_period: own });
+        world.claims[0].claim.terms = Some(Terms {
+            expire_after: None,
+            termination_grace_period: own,
+            load_balancer_deregistration: None,
+        });
         world
     };
     let own = Some(SignedDuration::from_mins(5));

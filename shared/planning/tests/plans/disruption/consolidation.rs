@@ -345,8 +345,11 @@ fn pods_that_come_or_go_begin_the_wait_again() {
 fn c112_what_must_stay_stays_and_a_grace_period_changes_nothing() {
     let check = |change: &dyn Fn(&mut DisruptionInput), expected: usize, told: &[(&'static str, usize)]| {
         let mut world = used(three(), &[OnDemand], &[("x.large", OnDemand, &[500])]);
-        let terms =
-            Terms { expire_after: None, termination_grace_period: Some(SignedDuration::from_mins(5)) };
+        let terms = Terms {
+            expire_after: None,
+            termination_grace_period: Some(SignedDuration::from_mins(5)),
+            load_balancer_deregistration: None,
+        };
         world.claims[0].claim.terms = Some(terms);
         change(&mut world);
         let (plan, report) = looked_twice(&world);

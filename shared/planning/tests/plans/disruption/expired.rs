@@ -9,7 +9,8 @@ fn expiring(after: i64, count: usize, budget: BudgetNodes) -> DisruptionInput {
     let claims = (0..count).map(|index| {
         let mut view = settled(index, NEW, busy(index));
         let expire_after = Some(SignedDuration::from_secs(after));
-        view.claim.terms = Some(Terms { expire_after, termination_grace_period: None });
+        view.claim.terms =
+            Some(Terms { expire_after, termination_grace_period: None, load_balancer_deregistration: None });
         view
     });
     let mut world = cluster(claims.collect(), budget);

@@ -363,7 +363,12 @@ fn a_claim_that_was_made_before_its_terms_were_kept_is_read_without() {
     let mut item = to_item(&kept);
     assert_eq!(from_item::<Claim>(&key, &item).unwrap().terms, kept.terms);
     item.remove("termination_grace_period").unwrap();
-    let endless = kept.terms.map(|terms| Terms { termination_grace_period: None, ..terms });
+    item.remove("load_balancer_deregistration").unwrap();
+    let endless = kept.terms.map(|Terms { expire_after, .. }| Terms {
+        expire_after,
+        termination_grace_period: None,
+        load_balancer_deregistration: None,
+    });
     assert_eq!(from_item::<Claim>(&key, &item).unwrap().terms, endless);
     item.remove("expire_after").unwrap();
     assert_eq!(from_item::<Claim>(&key, &item).unwrap().terms, None);

@@ -105,6 +105,7 @@ pub(super) fn claim(state: ClaimState) -> Claim {
         terms: Some(Terms {
             expire_after: Some(SignedDuration::from_hours(720)),
             termination_grace_period: Some(SignedDuration::from_mins(90)),
+            load_balancer_deregistration: Some(SignedDuration::from_secs(90)),
         }),
         min_values: MinValuesState::AsWritten,
         requests: requests(),
