@@ -224,7 +224,8 @@ fn plan_action(
                 ops.extend(plan.ops.into_iter().map(Op::Pod));
             }
             match plan.next {
-                None if patched => (ActionProgress::Done, None),
+                None if patched && attached.is_empty() => (ActionProgress::Done, None),
+                None if patched => (ActionProgress::Left { volumes: attached }, None),
                 next => {
                     let (pods_left, blocks) = (plan.pods_left, plan.blocks);
                     (ActionProgress::Working { pods_left, blocks }, next.or(Some(now)))

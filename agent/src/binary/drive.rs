@@ -129,8 +129,7 @@ fn tell(metrics: &Metrics, ended: &StepEnded, took: Duration) {
         tracing::warn!(error_type = "Step", error = %chain(error), "a step failed, starting it again");
     }
     if let Some(converged) = &ended.converged {
-        let working =
-            converged.reports.iter().filter(|report| report.progress != ActionProgress::Done).count();
+        let working = converged.reports.iter().filter(|report| !report.progress.is_done()).count();
         metrics.actions.set(i64::try_from(working).unwrap_or(i64::MAX));
         for error in &converged.unwritten {
             tracing::warn!(error_type = "Unwritten", error = %chain(error), "not written to Kubernetes, trying again");

@@ -1,7 +1,10 @@
 //! Operations for one Node, from its state and its claim's action.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::plan::{Convergence, Op, View, plan_convergence, with_disrupted};
+use crate::volumes::Attachments;
 
 const REGISTERED: &str = "karpenter.sh/registered";
 const INITIALIZED: &str = "karpenter.sh/initialized";
@@ -215,4 +218,22 @@ fn a_node_without_the_taint_is_not_drained_yet() {
     };
     check(&[("karpenter.sh/disrupted", "NoSchedule")], ActionProgress::Done, None);
     check(&[], ActionProgress::working(0), Some(100));
+}
+
+#[test]
+fn a_drain_that_stops_waiting_for_volumes_names_those_that_are_attached() {
+    let labels = [(REGISTERED, "true"), (EXCLUDED, "karpenter")];
+    let node = node(&labels, &[("karpenter.sh/disrupted", "NoSchedule")]);
+    let attachment = Arc::new(json!({"kind": "VolumeAttachment", "metadata": {"name": "csi-1"},
+        "spec": {"nodeName": "a", "source": {"persistentVolumeName": "pv-1"}}}));
+    let mut view = View {
+        nodes: vec![Arc::new(deleted(node, &json!(["karpenter.sh/termination"])))],
+        attachments: Attachments::of(&[attachment], &[]),
+        ..View::default()
+    };
+    view.detaching.observe(BTreeSet::from(["a".to_owned()]), at(0));
+    let action = [action(ActionKind::Drain, &[])];
+    let reported = |second| plan_convergence(&view, &action, at(second)).reports[0].progress.clone();
+    assert!(!reported(599).is_done());
+    assert_eq!(reported(600), ActionProgress::Left { volumes: vec!["pv-1".to_owned()] });
 }

@@ -67,7 +67,7 @@ pub(crate) fn draining(claim: &Claim, drain: DrainIntent<'_>, input: &LifecycleI
             return ClaimNext::Tell { finding: Box::new(wait.finding(claim, ends)), again: Some(ends) };
         }
         (Some(message), Some(wait)) => Some(format!("{message}; {}", wait.words(input.now))),
-        (Some(message), None) => Some(message.to_owned()),
+        (Some(message), None) => Some(message),
         (None, _) => passed.then(|| "drain ended: its deadline has passed".to_owned()),
     };
     if let Some(message) = message {
@@ -92,11 +92,24 @@ pub(crate) fn draining(claim: &Claim, drain: DrainIntent<'_>, input: &LifecycleI
 }
 
 /// What is said of a drain that no pod and no volume holds any longer; `None` of another.
-fn drained(progress: Option<&ActionProgress>, seen: NodeSeen<'_>) -> Option<&'static str> {
+fn drained(progress: Option<&ActionProgress>, seen: NodeSeen<'_>) -> Option<String> {
+    const EMPTY: &str = "drained: no evictable pod is left on the node";
     match (progress, seen) {
-        (Some(ActionProgress::Done), _) => Some("drained: no evictable pod is left on the node"),
+        (Some(ActionProgress::Done), _) => Some(EMPTY.to_owned()),
+        (Some(ActionProgress::Left { volumes }), _) => {
+            let names = volumes.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            let (are, see) = match volumes.len() {
+                1 => ("is still attached, and the end of the instance detaches it", "its VolumeAttachment"),
+                _ => (
+                    "are still attached, and the end of the instance detaches them",
+                    "their VolumeAttachments",
+                ),
+            };
+            let noun = if volumes.len() == 1 { "volume" } else { "volumes" };
+            Some(format!("{EMPTY}; {noun} {names} {are}: see why {see} stayed"))
+        }
         (Some(ActionProgress::Working { .. }) | None, NodeSeen::Absent) => {
-            Some("drained: the NodeClaim has no Node")
+            Some("drained: the NodeClaim has no Node".to_owned())
         }
         (
             Some(ActionProgress::Working { .. }) | None,
@@ -160,7 +173,7 @@ fn progress<'a>(claim: &Claim, input: &'a LifecycleInput) -> Option<&'a ActionPr
 fn blocks(progress: &ActionProgress) -> &[DrainBlock] {
     match progress {
         ActionProgress::Working { blocks, .. } => blocks,
-        ActionProgress::Done => &[],
+        ActionProgress::Done | ActionProgress::Left { .. } => &[],
     }
 }
 

@@ -90,9 +90,23 @@ pub enum ActionProgress {
     },
     /// Done, and seen to be so.
     Done,
+    /// A drain is over, though volumes are still attached: the time to wait for them is.
+    Left {
+        /// The volumes, by name.
+        volumes: Vec<String>,
+    },
 }
 
 impl ActionProgress {
+    /// Whether nothing is left to do.
+    #[must_use]
+    pub const fn is_done(&self) -> bool {
+        match self {
+            Self::Working { .. } => false,
+            Self::Done | Self::Left { .. } => true,
+        }
+    }
+
     /// In progress, without obstacles.
     #[must_use]
     pub const fn working(pods_left: u32) -> Self {

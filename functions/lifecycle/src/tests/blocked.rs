@@ -78,6 +78,32 @@ fn end(input: &LifecycleInput) -> Result<String, (Vec<String>, Timestamp)> {
 }
 
 #[test]
+fn a_drain_that_ends_with_volumes_attached_names_them() {
+    let left = |volumes: &[&str]| {
+        end(&with_snapshot(done(seconds(700), None, None), |snapshot| {
+            let volumes = volumes.iter().map(|name| (*name).to_owned()).collect();
+            snapshot.reports[0].progress = ActionProgress::Left { volumes };
+        }))
+        .unwrap()
+    };
+    let start = "drained: no evictable pod is left on the node;";
+    assert_eq!(
+        left(&["pv-1"]),
+        format!(
+            "{start} volume `pv-1` is still attached, and the end of the instance detaches it: see why its \
+             VolumeAttachment stayed"
+        )
+    );
+    assert_eq!(
+        left(&["pv-1", "pv-2"]),
+        format!(
+            "{start} volumes `pv-1`, `pv-2` are still attached, and the end of the instance detaches them: see why \
+             their VolumeAttachments stayed"
+        )
+    );
+}
+
+#[test]
 fn an_instance_stays_while_load_balancers_deregister_it() {
     let drained = "drained: no evictable pod is left on the node";
     let (had, less) = (

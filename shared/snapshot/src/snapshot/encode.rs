@@ -390,6 +390,11 @@ fn report(report: &ActionReport) -> Value {
             }
         }
         ActionProgress::Done => set("progress", json!("Done")),
+        // Functions of an earlier release read that it is done.
+        ActionProgress::Left { volumes } => {
+            set("progress", json!("Done"));
+            set("volumes", json!(volumes));
+        }
     }
     form
 }

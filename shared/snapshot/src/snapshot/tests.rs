@@ -110,19 +110,26 @@ fn objects() -> ClusterObjects {
         ],
         nodes: vec![Arc::new(node)],
         namespaces: vec![Arc::new(namespace)],
-        reports: vec![ActionReport {
-            claim: "a-1".into(),
-            number: 3,
-            progress: ActionProgress::Working {
-                pods_left: 2,
-                blocks: vec![DrainBlock {
-                    by: DrainObstacle::PodDisruptionBudget,
-                    names: vec!["a/web".to_owned()],
-                    first: "a/web-1".to_owned(),
-                    count: 2,
-                }],
+        reports: vec![
+            ActionReport {
+                claim: "a-1".into(),
+                number: 3,
+                progress: ActionProgress::Working {
+                    pods_left: 2,
+                    blocks: vec![DrainBlock {
+                        by: DrainObstacle::PodDisruptionBudget,
+                        names: vec!["a/web".to_owned()],
+                        first: "a/web-1".to_owned(),
+                        count: 2,
+                    }],
+                },
             },
-        }],
+            ActionReport {
+                claim: "a-2".into(),
+                number: 4,
+                progress: ActionProgress::Left { volumes: vec!["pv-1".to_owned()] },
+            },
+        ],
         ..ClusterObjects::default()
     }
 }

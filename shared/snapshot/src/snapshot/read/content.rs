@@ -107,7 +107,11 @@ fn read_object(value: &Value) -> Result<ManifestObject, Unreadable> {
 
 fn report(value: &Value) -> Option<ActionReport> {
     let progress = match text(value, "/progress")? {
-        "Done" => ActionProgress::Done,
+        "Done" => {
+            let volumes = object::list(value, "/volumes").iter().filter_map(Value::as_str);
+            let volumes: Vec<String> = volumes.map(str::to_owned).collect();
+            if volumes.is_empty() { ActionProgress::Done } else { ActionProgress::Left { volumes } }
+        }
         _ => {
             let blocks = object::list(value, "/blocks").iter().filter_map(block).collect();
             ActionProgress::Working { pods_left: number(value, "pods_left"), blocks }
