@@ -30,9 +30,10 @@ use crate::drain::Drain;
 use crate::volumes::claims;
 
 /// How long a pod stays without a claim that counts it: `provisioner` plans within this time. Then other nodes have room
-/// for it, or none has.
+/// for it, or none can be made.
 pub const PLANNED_WITHIN: SignedDuration = SignedDuration::from_secs(5);
-/// How long a pod stays for a claim without an instance.
+/// How long a pod stays for a claim without an instance. A launch that EC2 refused counts: it is planned elsewhere within
+/// seconds.
 pub const LAUNCHED_WITHIN: SignedDuration = SignedDuration::from_secs(20);
 /// How long a pod has to start elsewhere, beside its grace period, before the node ends.
 pub const TIME_TO_START: SignedDuration = SignedDuration::from_secs(20);
@@ -42,7 +43,7 @@ const DEFAULT_GRACE: i64 = 30;
 /// How far the replacement of a pod is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReplacementStage {
-    /// It has no instance yet.
+    /// It has no instance yet, or EC2 refused it one.
     Planned,
     /// Its instance starts.
     Launched,
@@ -128,9 +129,9 @@ fn stage(claim: &Claim, since: Timestamp) -> Option<ReplacementStage> {
     match &claim.state {
         ClaimState::Planned => Some(ReplacementStage::Planned),
         ClaimState::Launched { .. } | ClaimState::Registered { .. } => Some(ReplacementStage::Launched),
+        ClaimState::LaunchFailed { at, .. } => (*at >= since).then_some(ReplacementStage::Planned),
         ClaimState::Initialized { at, .. } => (*at >= since).then_some(ReplacementStage::Ready),
-        ClaimState::LaunchFailed { .. }
-        | ClaimState::Disrupting { .. }
+        ClaimState::Disrupting { .. }
         | ClaimState::Draining { .. }
         | ClaimState::Drained { .. }
         | ClaimState::Terminating { .. }
@@ -237,6 +238,7 @@ mod tests {
     use super::*;
     use crate::drain::DrainVolumes;
     use serde_json::json;
+    use tenon_domain::claim::LaunchFailure;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -257,6 +259,21 @@ mod tests {
         let drain =
             Drain { pods: &[], since: at(0), deadline: Some(at(120)), holds: None, budgets: &[], volumes };
         holds.until(&pod(grace), &drain, at(now)).map(Timestamp::as_second)
+    }
+
+    #[test]
+    fn a_launch_that_ec2_refused_after_the_interruption_still_counts_its_pods() {
+        let refused = |second| {
+            let failure = LaunchFailure {
+                reason: "InsufficientCapacityError".to_owned(),
+                message: "InsufficientInstanceCapacity".to_owned(),
+            };
+            let names = ("default".parse().unwrap(), "default".parse().unwrap());
+            let claim =
+                Claim::planned("default-3k9x2".parse().unwrap(), names, "launch-1".parse().unwrap(), at(0));
+            stage(&Claim { state: ClaimState::LaunchFailed { at: at(second), failure }, ..claim }, at(60))
+        };
+        assert_eq!((refused(59), refused(60)), (None, Some(ReplacementStage::Planned)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tenon_domain::catalog::CapacityType;
 use tenon_ec2::port::{InstanceState, TargetCapacityType};
 use tenon_region::engine::SimulatedRegion;
+use tenon_snapshot::Kind;
 use tenon_testkit::zonal_volume;
 use tenon_twin::CapacityPool;
 
@@ -31,10 +32,11 @@ enum Workload {
     LongGrace,
     Volume,
     NoCapacity,
+    NoSpotCapacity,
 }
 
 impl Workload {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Single,
         Self::Several,
         Self::RoomElsewhere,
@@ -42,6 +44,7 @@ impl Workload {
         Self::LongGrace,
         Self::Volume,
         Self::NoCapacity,
+        Self::NoSpotCapacity,
     ];
 
     const fn name(self) -> &'static str {
@@ -53,13 +56,14 @@ impl Workload {
             Self::LongGrace => "two replicas that take 90 s to stop",
             Self::Volume => "one replica with a ReadWriteOnce volume",
             Self::NoCapacity => "two replicas, no capacity for two minutes",
+            Self::NoSpotCapacity => "two replicas, no spot capacity, on-demand instead",
         }
     }
 
     const fn replicas(self) -> u32 {
         match self {
             Self::Single | Self::Volume => 1,
-            Self::RoomElsewhere | Self::LongGrace | Self::NoCapacity => 2,
+            Self::RoomElsewhere | Self::LongGrace | Self::NoCapacity | Self::NoSpotCapacity => 2,
             Self::Several | Self::OneByOne => 4,
         }
     }
@@ -80,7 +84,12 @@ impl Workload {
                 "metadata": {"name": "web", "namespace": "default"},
                 "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
             })),
-            Self::Single | Self::Several | Self::RoomElsewhere | Self::LongGrace | Self::NoCapacity => {}
+            Self::Single
+            | Self::Several
+            | Self::RoomElsewhere
+            | Self::LongGrace
+            | Self::NoCapacity
+            | Self::NoSpotCapacity => {}
         }
         objects.push(deployment("web", self.replicas(), spec));
         objects
@@ -128,8 +137,12 @@ fn lost(workload: Workload, start: i64, order: &str) -> u64 {
         .and_then(|claim| claim.state.instance().cloned())
         .unwrap();
     assert_eq!(instance.capacity_type, CapacityType::Spot);
-    if workload == Workload::NoCapacity {
+    if matches!(workload, Workload::NoCapacity | Workload::NoSpotCapacity) {
         set_capacity(&region, Some(0));
+    }
+    if workload == Workload::NoSpotCapacity {
+        apply(&region, vec![with_on_demand(&region)]);
+        pass(&mut region, SignedDuration::from_secs(30));
     }
     region.twin().interrupt_spot(&instance.id).unwrap();
     let wanted = region.pod_counts(&cluster).running;
@@ -145,6 +158,14 @@ fn lost(workload: Workload, start: i64, order: &str) -> u64 {
     assert_eq!(ended.instance.state, InstanceState::Terminated);
     assert_eq!(region.pod_counts(&cluster).running, wanted, "{workload:?} {start} {order}");
     lost.div_ceil(LOOKS_A_SECOND.unsigned_abs())
+}
+
+/// The pool, which may have on-demand nodes too.
+fn with_on_demand(region: &SimulatedRegion) -> Value {
+    let pools = region.site(&name()).unwrap().cluster().objects(Kind::NodePool);
+    let mut pool = Value::clone(&pools[0]);
+    pool["spec"]["template"]["spec"]["requirements"][0]["values"] = json!(["spot", "on-demand"]);
+    pool
 }
 
 fn set_capacity(region: &SimulatedRegion, left: Option<u32>) {
