@@ -78,6 +78,7 @@ impl PlannedDisruption {
             marks: &view.marks,
             zones: &self.zones,
             replaced: &[],
+            displaced: None,
             leaving: &view.leaving,
             evidence: &self.evidence,
         }

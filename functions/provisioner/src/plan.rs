@@ -81,6 +81,7 @@ pub(crate) fn plan(
         marks: &view.marks,
         zones: &ZoneTally::of(view.claims.values()),
         replaced: &[],
+        displaced: Some(&world.displaced()),
         leaving: &view.leaving,
         evidence: &evidence,
     };

@@ -27,7 +27,8 @@ use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::claim::{Claim, CommandRole};
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{
-    ClaimName, ClientToken, ImageId, LaunchId, NodeClassName, NodePoolName, ParseIdError, Region,
+    ClaimName, ClientToken, ImageId, LaunchId, NodeClassName, NodeName, NodePoolName, ParseIdError, Region,
+    Uid,
 };
 use tenon_domain::journal::{JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
@@ -79,6 +80,8 @@ pub struct LaunchInput<'a> {
     pub zones: &'a ZoneTally,
     /// The claims that replacements are launched for.
     pub replaced: &'a [ClaimName],
+    /// The nodes that EC2 takes back, by the pods that leave them; other pods of launches for pending pods wait.
+    pub displaced: Option<&'a BTreeMap<Uid, NodeName>>,
     /// Names of launch templates that are being deleted in EC2: no launch takes one of them.
     pub leaving: &'a BTreeSet<String>,
     /// The generations of the plan's evidence.

@@ -80,6 +80,7 @@ pub(super) fn built(
         marks: &marks,
         zones: &ZoneTally::default(),
         replaced: &[],
+        displaced: None,
         leaving: &view.leaving,
         evidence: &evidence,
     };

@@ -169,6 +169,27 @@ fn a_record_counts_the_claims_pods_and_names_ten_of_them() {
 }
 
 #[test]
+fn a_record_tells_pods_that_leave_a_node_from_those_that_wait() {
+    let check = |leaves: &[Option<&str>], counted: &str| {
+        let pods = pods(leaves.len());
+        let of =
+            |(pod, node): (&CountedPod, &Option<&str>)| Some((pod.uid.clone(), (*node)?.parse().unwrap()));
+        let displaced = pods.iter().zip(leaves).filter_map(of).collect();
+        let found = with_input(types(), |input| {
+            let input = LaunchInput { displaced: Some(&displaced), ..input.clone() };
+            let claim = PlannedClaim { pods: pods.clone(), ..planned("default-a", &SMALL) };
+            build(&input, &[claim], &LaunchCause::PendingPods)
+        });
+        let message =
+            format!("planned NodeClaim `default-a` for {counted}: 1 instance type, on-demand first");
+        assert_eq!(found.launches[0].records[0].message, message);
+    };
+    check(&[Some("a")], "1 pod that leaves Node `a`");
+    check(&[Some("a"), Some("b"), Some("a")], "3 pods that leave Nodes `a`, `b`");
+    check(&[None, Some("a"), Some("a")], "1 pending pod and 2 pods that leave Node `a`");
+}
+
+#[test]
 fn a_record_names_types_without_a_price_and_what_is_asked_for_again_where_there_are_any() {
     let check = |offering: &str, expected: [Option<&str>; 2]| {
         let marks = Marks::from_iter([mark("offering#on-demand#use1-az-a#m5.large")]);

@@ -4,12 +4,13 @@
 //!
 //! Invariant: a record's size doesn't grow with its claim's pods.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use tenon_domain::catalog::{Availability, Offering, Unavailability, find_option};
-use tenon_domain::id::InstanceType;
+use tenon_domain::id::{InstanceType, NodeName};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
-use tenon_domain::launch::{Launch, LaunchCause};
+use tenon_domain::launch::{CountedPod, Launch, LaunchCause};
 use tenon_domain::report::counted;
 use tenon_planning::provision::PlannedClaim;
 
@@ -27,6 +28,25 @@ fn some_names(names: impl Iterator<Item = impl fmt::Display>, count: usize) -> S
     told.join(", ")
 }
 
+/// Pods that wait, and those that run on nodes that EC2 takes back.
+fn told_pods(input: &LaunchInput<'_>, pods: &[CountedPod]) -> String {
+    let leaves = |pod: &CountedPod| input.displaced.and_then(|displaced| displaced.get(&pod.uid));
+    let nodes: Vec<&NodeName> = pods.iter().filter_map(leaves).collect();
+    let (leaving, named) = (nodes.len(), nodes.into_iter().collect::<BTreeSet<_>>());
+    let waiting = pods.len().saturating_sub(leaving);
+    let mut told = Vec::new();
+    if waiting > 0 || leaving == 0 {
+        told.push(counted(waiting, "pending pod", "pending pods"));
+    }
+    if leaving > 0 {
+        let leave = if leaving == 1 { "leaves" } else { "leave" };
+        let noun = if named.len() == 1 { "Node" } else { "Nodes" };
+        let names = some_names(named.iter().map(|name| format!("`{name}`")), named.len());
+        told.push(format!("{} that {leave} {noun} {names}", counted(leaving, "pod", "pods")));
+    }
+    told.join(" and ")
+}
+
 pub(super) fn record(
     input: &LaunchInput<'_>,
     planned: &PlannedClaim,
@@ -35,7 +55,7 @@ pub(super) fn record(
 ) -> JournalRecord {
     let pods = planned.pods.len();
     let purpose = match &launch.cause {
-        LaunchCause::PendingPods => format!("for {}", counted(pods, "pending pod", "pending pods")),
+        LaunchCause::PendingPods => format!("for {}", told_pods(input, &planned.pods)),
         LaunchCause::Replacement(_) => {
             let replaced =
                 some_names(input.replaced.iter().map(|name| format!("`{name}`")), input.replaced.len());

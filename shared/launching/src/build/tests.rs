@@ -34,6 +34,7 @@ pub(super) fn with_input<T>(types: Vec<InstanceTypeOption>, make: impl FnOnce(&L
         marks: &marks,
         zones: &ZoneTally::default(),
         replaced: &[],
+        displaced: None,
         leaving: &BTreeSet::new(),
         evidence: &evidence,
     };

@@ -148,6 +148,13 @@ impl<'a> ObservedCluster<'a> {
         wanting.map(|pod| Pod { node: None, ..(*pod).clone() }).collect()
     }
 
+    /// The interrupted nodes that pods leave, by the pods. They are among [`Self::pending`].
+    #[must_use]
+    pub fn displaced(&self) -> BTreeMap<Uid, NodeName> {
+        let leaves = |(uid, pod): (&&Uid, &&Pod)| Some(((*uid).clone(), pod.node.clone()?));
+        self.unbound.iter().filter_map(leaves).collect()
+    }
+
     /// Pending pods that another scheduler places. A DaemonSet's pods follow their nodes anyway.
     pub fn left_alone(&self) -> impl Iterator<Item = &'a Pod> {
         let others = |pod: &&Pod| pod.shape.is_of_other_scheduler() && !pod.shape.is_of_daemon_set();
