@@ -54,20 +54,21 @@ fn the_region_stays_within_limits() {
         &bill,
         "region",
         &[
-            ("Lambda, requests", 0.0030),
-            ("Lambda, time", 0.0450),
-            ("SQS, messages", 0.0175),
+            ("Lambda, requests", 0.0060),
+            ("Lambda, time", 0.0900),
+            ("SQS, messages", 0.0350),
             // Seven queues.
             ("SQS, polls of empty queues", 1.8144),
             ("EventBridge, events of our own", 0.0050),
-            ("EventBridge Scheduler", 0.0145),
+            ("EventBridge Scheduler", 0.0290),
             ("DynamoDB, reads", 0.0250),
             ("DynamoDB, writes", 0.1400),
             ("DynamoDB, storage", 0.0015),
         ],
     );
-    // Spot prices every ten minutes, and in half a day five looks of the other parts; images every five minutes.
-    check_invocations(&bill, "region", &[("catalog", 144 + 10), ("images", 288)]);
+    // Spot prices every ten minutes, and in half a day five looks of the other parts; images every five minutes, status
+    // checks every three.
+    check_invocations(&bill, "region", &[("catalog", 144 + 10), ("images", 288), ("lifecycle", 482)]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! `AUDIT`: the times of a cluster's last audit and of the last look at its launch templates, and the terminated
-//! orphans.
+//! `AUDIT`: the times of a cluster's last audit and of the last look at its launch templates, the terminated orphans,
+//! and what the last look at status checks found.
 //!
 //! Decides how many orphans may be terminated in an hour, not which instances are orphans.
 
@@ -29,6 +29,8 @@ pub struct AuditRecord {
     pub templates_at: Option<Timestamp>,
     /// When each orphan of the last hour was terminated, by id.
     pub told: BTreeMap<InstanceId, Timestamp>,
+    /// Instances of claims that failed a status check when EC2 was last asked, each with the time since when.
+    pub impaired: BTreeMap<InstanceId, Timestamp>,
 }
 
 impl AuditRecord {
@@ -45,7 +47,13 @@ impl AuditRecord {
         let told = self.told.iter().filter(|(_, at)| recent(at)).map(|(id, at)| (id.clone(), *at)).collect();
         // In a new cluster nothing can have been unneeded for long.
         let templates_at = self.templates_at.or(Some(now));
-        Self { revision: self.revision.saturating_add(1), at: Some(now), templates_at, told }
+        Self { at: Some(now), templates_at, told, ..self.next() }
+    }
+
+    /// The record under its next revision.
+    #[must_use]
+    pub fn next(&self) -> Self {
+        Self { revision: self.revision.saturating_add(1), ..self.clone() }
     }
 }
 
@@ -60,23 +68,35 @@ impl ItemForm for AuditRecord {
         to.number("revision", self.revision);
         to.time_if("at", self.at);
         to.time_if("templates_at", self.templates_at);
-        to.labels("told", &self.told.iter().map(|(id, at)| (id.to_string(), at.to_string())).collect());
+        to.labels("told", &times(&self.told));
+        if !self.impaired.is_empty() {
+            to.labels("impaired", &times(&self.impaired));
+        }
     }
 
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
-        let wrong = |message: String| FieldError::at("told", FieldProblem::Invalid(message));
-        let told = from.labels("told")?.into_iter().map(|(id, at)| {
-            let id = InstanceId::parse(id).map_err(|error| wrong(error.to_string()))?;
-            let at = at.parse().map_err(|error: jiff::Error| wrong(error.to_string()))?;
-            Ok((id, at))
-        });
         Ok(Self {
             revision: from.u64("revision")?,
             at: from.time_if("at")?,
             templates_at: from.time_if("templates_at")?,
-            told: told.collect::<Result<_, FieldError>>()?,
+            told: instances(from, "told")?,
+            impaired: instances(from, "impaired")?,
         })
     }
+}
+
+fn times(of: &BTreeMap<InstanceId, Timestamp>) -> BTreeMap<String, String> {
+    of.iter().map(|(id, at)| (id.to_string(), at.to_string())).collect()
+}
+
+fn instances(from: Fields<'_>, name: &str) -> Result<BTreeMap<InstanceId, Timestamp>, FieldError> {
+    let wrong = |message: String| FieldError::at(name, FieldProblem::Invalid(message));
+    let instance = |(id, at): (String, String)| {
+        let id = InstanceId::parse(id).map_err(|error| wrong(error.to_string()))?;
+        let at = at.parse().map_err(|error: jiff::Error| wrong(error.to_string()))?;
+        Ok((id, at))
+    };
+    from.labels(name)?.into_iter().map(instance).collect()
 }
 
 #[cfg(test)]
@@ -95,11 +115,18 @@ mod tests {
     fn the_item_comes_back_and_forgets_after_an_hour() {
         let at = Timestamp::from_second(1_767_225_600).unwrap();
         let id = InstanceId::parse("i-0abc").unwrap();
-        let record =
-            AuditRecord { revision: 3, at: Some(at), templates_at: None, told: BTreeMap::from([(id, at)]) };
+        let record = AuditRecord {
+            revision: 3,
+            at: Some(at),
+            told: BTreeMap::from([(id.clone(), at)]),
+            ..AuditRecord::default()
+        };
         let key = AuditRecord::key(&ClusterName::parse("prod").unwrap());
         insta::assert_debug_snapshot!(to_item(&record));
         assert_eq!(from_item::<AuditRecord>(&key, &to_item(&record)).unwrap(), record);
+        let impaired = AuditRecord { impaired: BTreeMap::from([(id, at)]), ..record.clone() };
+        assert_eq!(from_item::<AuditRecord>(&key, &to_item(&impaired)).unwrap(), impaired);
+        assert_eq!(impaired.audited(at).impaired, impaired.impaired);
         assert_eq!(record.audited(at).told.len(), 1);
         assert!(record.audited(at + WINDOW).told.is_empty());
         let looked = record.audited(at + WINDOW);

@@ -2,8 +2,9 @@
 //!
 //! Decides the deadline of a drain and its end. It doesn't decide which pods go when: the agent does.
 //!
-//! Invariants: a drain ends only with the agent's report, without a Node, or at its deadline; only the deadline ends it
-//! before load balancers had the time that their pool gives them.
+//! Invariants: a drain ends only with the agent's report, without a Node, at its deadline, or with an instance that fails
+//! its status check and stops no pods; only the last two end it before load balancers had the time that their pool gives
+//! them.
 
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::drain_block::DrainBlock;
@@ -17,6 +18,7 @@ use tenon_domain::{SignedDuration, Timestamp};
 use tenon_snapshot::ActionKind;
 
 use crate::input::{LifecycleInput, NodeSeen};
+use crate::repair::dead;
 use crate::step::{ClaimNext, LifecycleStep, subject};
 
 /// How long a drain may be blocked before somebody is told: most obstacles are gone by then.
@@ -68,7 +70,13 @@ pub(crate) fn draining(claim: &Claim, drain: DrainIntent<'_>, input: &LifecycleI
         }
         (Some(message), Some(wait)) => Some(format!("{message}; {}", wait.words(input.now))),
         (Some(message), None) => Some(message),
-        (None, _) => passed.then(|| "drain ended: its deadline has passed".to_owned()),
+        (None, _) if passed => Some("drain ended: its deadline has passed".to_owned()),
+        (None, _) => {
+            let dead = seen.node().and_then(|found| dead(found, input));
+            dead.map(|why| {
+                format!("drain ended: {why}, and its kubelet doesn't report, so nothing stops its pods")
+            })
+        }
     };
     if let Some(message) = message {
         let (instance, node) = (instance.clone(), node.cloned());

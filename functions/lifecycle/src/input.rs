@@ -26,6 +26,7 @@ use tenon_snapshot::NodeAction;
 use tenon_table::items::{Halt, InstanceOwner, TypeRecord};
 
 use crate::audit_record::AuditRecord;
+use crate::statuses::StatusView;
 use crate::templates::TemplatesView;
 
 /// Everything that a plan is made from.
@@ -61,6 +62,8 @@ pub struct LifecycleInput {
     pub boots: BTreeMap<(NodeClassName, ImageId), BootRecord>,
     /// EC2's instances of the cluster, if EC2 was asked and answered.
     pub ec2: Option<Ec2View>,
+    /// What EC2 tells of the account's running instances, if it was asked and answered.
+    pub statuses: Option<StatusView>,
     /// The cluster's launch templates, if a look at them was due and EC2 answered.
     pub templates: Option<TemplatesView>,
     /// Whether Nodes are replaced that stay unhealthy.

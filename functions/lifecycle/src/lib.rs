@@ -22,6 +22,7 @@ pub mod plan;
 pub mod pools;
 pub mod remind;
 mod repair;
+pub mod statuses;
 pub mod step;
 pub mod templates;
 pub mod templates_view;
@@ -46,6 +47,7 @@ use crate::commit::CommittedClaims;
 use crate::input::LifecycleInput;
 use crate::observe::ChangeCheck;
 use crate::plan::LifecyclePlan;
+use crate::statuses::{StatusPass, StatusView, StatusesSeen};
 
 /// The function's name in journal records.
 pub const NAME: &str = "lifecycle";
@@ -72,7 +74,7 @@ impl Lifecycle {
         &self,
         ports: &P,
         cluster: &ClusterName,
-        look: LookDepth,
+        look: LookDepth<'_>,
         causes: &[WakeCause],
     ) -> Result<(), HandlerError> {
         let now = ports.now();
@@ -86,6 +88,16 @@ impl Lifecycle {
         run(&LifecyclePass { ports, cluster, chunks: &self.chunks, check, look }).await?;
         Ok(())
     }
+
+    /// Looks at the status of the region's instances, and at the clusters for which it is news.
+    async fn look_at_statuses<P: Ports>(&self, ports: &P) -> Result<(), HandlerError> {
+        let Some(StatusesSeen { view, clusters }) = run(&StatusPass { ports }).await? else { return Ok(()) };
+        for cluster in clusters {
+            let causes = [WakeCause::StateChanged];
+            self.cluster(ports, &cluster, LookDepth::AtStatuses(&view), &causes).await?;
+        }
+        Ok(())
+    }
 }
 
 /// A pass of a cluster in which something changed or is due.
@@ -94,7 +106,7 @@ struct LifecyclePass<'a, P> {
     cluster: &'a ClusterName,
     chunks: &'a ChunkCaches,
     check: ChangeCheck,
-    look: LookDepth,
+    look: LookDepth<'a>,
 }
 
 /// The result of a pass's observations.
@@ -132,6 +144,12 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
         let observed = observe::observe(self.ports, self.cluster, &self.check, now, &mut cache).await;
         self.chunks.put(self.cluster, cache);
         let mut input = observed?;
+        input.statuses = match self.look {
+            LookDepth::AtStatuses(seen) => Some(seen.clone()),
+            LookDepth::IfChanged | LookDepth::AtInstances if self.check.audit.impaired.is_empty() => None,
+            // The region's sweep tells what EC2 refuses.
+            LookDepth::IfChanged | LookDepth::AtInstances => statuses::observe_checks(self.ports).await.ok(),
+        };
         let due = self.check.audit.at.is_none_or(|at| now.duration_since(at) >= AUDIT_EVERY);
         if due || self.look == LookDepth::AtInstances || boots::asks_ec2(&input) {
             looked.refused = ask_ec2(self.ports, &mut input).await?;
@@ -202,11 +220,13 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
 
 /// How hard to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LookDepth {
+enum LookDepth<'a> {
     /// Only if something changed or is due.
     IfChanged,
     /// Always, for EC2's instances.
     AtInstances,
+    /// Always, for what the region's look at statuses saw.
+    AtStatuses(&'a StatusView),
 }
 
 /// Queries EC2. A refusal is returned, so that everything else is planned.
@@ -255,6 +275,9 @@ impl Handler for Lifecycle {
                 self.cluster(ports, cluster, look, causes).await
             }
             WakeScope::Region => {
+                if causes.contains(&WakeCause::Sweep) {
+                    self.look_at_statuses(ports).await?;
+                }
                 if instances.is_empty() {
                     return Ok(());
                 }

@@ -117,6 +117,7 @@ pub async fn observe<P: Ports>(
         learned: BTreeMap::new(),
         boots: BTreeMap::new(),
         ec2: None,
+        statuses: None,
         templates: None,
         audit: check.audit.clone(),
         node_repair: FeatureGate::Disabled,

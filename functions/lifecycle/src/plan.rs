@@ -26,7 +26,7 @@ use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::learn::Lesson;
 use crate::step::{ClaimNext, Halted, next, subject};
 use crate::templates::{self, TemplatePlan};
-use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, boots, learn, node, pools};
+use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, boots, learn, node, pools, statuses};
 
 /// How long an ended claim is kept for people.
 pub const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
@@ -115,6 +115,7 @@ pub fn plan(input: &LifecycleInput) -> (LifecyclePlan, Report) {
     }
     plan_templates(input, &mut plan);
     plan.wake_at = next_audit(input, &plan.audit);
+    statuses::remember(input, &mut plan);
     let mut report = Report::default();
     let halted = if input.halt.is_some() || plan.audit.halt.is_some() { Halted::Yes } else { Halted::No };
     if halted == Halted::Yes {
@@ -199,6 +200,10 @@ fn plan_claim(
     }
     let mut step =
         ClaimStep { before: claim.clone(), after: claim.clone(), action: None, journal: Vec::new() };
+    if let Some((announced, message)) = statuses::announced(claim, input) {
+        step.journal.push(record(&announced, Decision::Announced, message, input));
+        step.after = announced;
+    }
     for _ in 0..STEPS_MOST {
         let found = match next(&step.after, input, halted) {
             ClaimNext::Step(found) => *found,

@@ -330,9 +330,9 @@ fn repaired(
     match seen.map_or(Health::Healthy, |found| health(found, input)) {
         Health::Healthy => until.map_or(ClaimNext::Stay, ClaimNext::At),
         Health::Unhealthy(due) => ClaimNext::At(until.map_or(due, |at| at.min(due))),
-        Health::Replace(why) => {
+        Health::Replace { why, grace } => {
             let reason = RemovalReason::Unhealthy;
-            let deadline = deadline(claim, input.now.saturating_add(STOPPED_GRACE).ok(), input);
+            let deadline = deadline(claim, input.now.saturating_add(grace).ok(), input);
             let message = drains(claim, reason, &why);
             ClaimNext::step(drain(
                 DrainIntent { instance, node: Some(node), reason, deadline },
@@ -451,9 +451,8 @@ fn removal(
         let why = match found.starts_at {
             None => "EC2 recommends to move its pods".to_owned(),
             Some(at) => {
-                format!(
-                    "AWS Health announced a change of its instance at `{at}`, and its budgets kept it until now"
-                )
+                let waited = if found.at < input.now { ", and its budgets kept it until now" } else { "" };
+                format!("AWS Health announced a change of its instance at `{at}`{waited}")
             }
         };
         (found.removal(), why)

@@ -18,9 +18,9 @@ use tenon_domain::id::InstanceId;
 use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
     CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
-    InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, Page,
-    PageToken, PlacementGroup, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags,
-    TypeOffering, VolumeSnapshot,
+    InstanceStateChange, InstanceStatus, InstanceStatusFilter, InstanceTypeInfo, LaunchTemplate,
+    LaunchTemplateFilter, LocationType, Page, PageToken, PlacementGroup, ResourceFilter, RunInstancesProbe,
+    SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering, VolumeSnapshot,
 };
 use tenon_ec2::{Ec2, Ec2Error};
 
@@ -435,6 +435,23 @@ impl Ec2 for AwsEc2 {
         for reservation in answer.reservations() {
             items.extend(read(action, reservation.instances(), instances::instance)?);
         }
+        Ok(Page { items, next: next(answer.next_token.as_deref()) })
+    }
+
+    async fn describe_instance_status(
+        &self,
+        filter: InstanceStatusFilter,
+        page: Option<PageToken>,
+    ) -> Result<Page<InstanceStatus>, Ec2Error> {
+        let action = "DescribeInstanceStatus";
+        let call = self
+            .client
+            .describe_instance_status()
+            .max_results(LARGE_PAGE)
+            .set_filters(list(filters::instance_status(filter)))
+            .set_next_token(token(page));
+        let answer = self.answer(action, call.send().await)?;
+        let items = read(action, answer.instance_statuses(), instances::status)?;
         Ok(Page { items, next: next(answer.next_token.as_deref()) })
     }
 

@@ -4,7 +4,8 @@
 
 use aws_sdk_ec2::types::Filter;
 use tenon_ec2::port::{
-    CapacityReservationFilter, ImageFilter, ImageState, InstanceFilter, ResourceFilter, TagFilter,
+    CapacityReservationFilter, ImageFilter, ImageState, InstanceFilter, InstanceStatusFilter, ResourceFilter,
+    ScheduledEventCode, TagFilter,
 };
 
 /// EC2's states that the port calls invalid: none of them can be launched.
@@ -42,6 +43,19 @@ pub(crate) fn images(image: &ImageFilter) -> Vec<Filter> {
 pub(crate) fn instances(instance: &InstanceFilter) -> Vec<Filter> {
     let states = instance.states.iter().map(|state| state.as_str().to_owned()).collect();
     filter("instance-state-name", states).into_iter().chain(tags(&instance.tags)).collect()
+}
+
+pub(crate) fn instance_status(of: InstanceStatusFilter) -> Vec<Filter> {
+    let asked = match of {
+        InstanceStatusFilter::Impaired(check) => {
+            filter(format!("{}-status.status", check.as_str()), vec!["impaired".to_owned()])
+        }
+        InstanceStatusFilter::ScheduledEvents => {
+            let codes = ScheduledEventCode::ALL.iter().map(|code| code.as_str().to_owned());
+            filter("event.code", codes.collect())
+        }
+    };
+    asked.into_iter().collect()
 }
 
 /// Only security groups are found by name; subnets have none.

@@ -1,15 +1,20 @@
-//! Instances, and the results of TerminateInstances.
+//! Instances, their status, and the results of TerminateInstances.
+
+use std::collections::BTreeMap;
 
 use aws_sdk_ec2::types as sdk;
 use tenon_domain::id::{ClientToken, FleetId};
 use tenon_ec2::port::{
-    ImageArchitecture, Instance, InstanceState, InstanceStateChange, StateReason, TargetCapacityType,
+    ImageArchitecture, Instance, InstanceState, InstanceStateChange, InstanceStatus, ScheduledEvent,
+    ScheduledEventCode, StateReason, StatusCheck, TargetCapacityType,
 };
 
-use crate::reading::{Malformed, moment, optional, parsed, required, tags};
+use crate::reading::{Malformed, moment, optional, optional_moment, parsed, required, tags};
 
 /// The tag that EC2 itself gives to the instances of a fleet.
 const FLEET_TAG: &str = "aws:ec2:fleet-id";
+/// How EC2 begins the description of an event that is over, for which it has no field of its own.
+const OVER: [&str; 2] = ["[Completed]", "[Canceled]"];
 
 pub(crate) fn instance(from: &sdk::Instance) -> Result<Instance, Malformed> {
     let tags = tags(from.tags());
@@ -72,4 +77,34 @@ pub(crate) fn state_change(from: &sdk::InstanceStateChange) -> Result<InstanceSt
         previous: state(from.previous_state.as_ref(), "PreviousState")?,
         current: state(from.current_state.as_ref(), "CurrentState")?,
     })
+}
+
+pub(crate) fn status(from: &sdk::InstanceStatus) -> Result<InstanceStatus, Malformed> {
+    let checks = [
+        (StatusCheck::Instance, from.instance_status.as_ref()),
+        (StatusCheck::System, from.system_status.as_ref()),
+    ];
+    let mut impaired = BTreeMap::new();
+    for (check, summary) in checks {
+        let Some(summary) = summary.filter(|found| found.status == Some(sdk::SummaryStatus::Impaired)) else {
+            continue;
+        };
+        let since = summary.details().iter().filter_map(|detail| detail.impaired_since.as_ref()).min();
+        impaired.insert(check, optional_moment(since, "ImpairedSince")?);
+    }
+    let events = from.events().iter().filter_map(|found| event(found).transpose());
+    Ok(InstanceStatus {
+        id: parsed(from.instance_id.as_deref(), "InstanceId")?,
+        impaired,
+        events: events.collect::<Result<_, _>>()?,
+    })
+}
+
+/// An event that isn't over; `None` also for a kind that isn't known.
+fn event(from: &sdk::InstanceStatusEvent) -> Result<Option<ScheduledEvent>, Malformed> {
+    let description = from.description.as_deref().unwrap_or_default();
+    let is_over = OVER.iter().any(|over| description.starts_with(over));
+    let code = from.code.as_ref().and_then(|code| ScheduledEventCode::parse(code.as_str()));
+    let Some(code) = code.filter(|_| !is_over) else { return Ok(None) };
+    Ok(Some(ScheduledEvent { code, starts_at: optional_moment(from.not_before.as_ref(), "NotBefore")? }))
 }

@@ -69,10 +69,20 @@ where
 
 /// A moment that must be there.
 pub(crate) fn moment(value: Option<&DateTime>, field: &'static str) -> Result<Timestamp, Malformed> {
-    let value = required(value, field)?;
-    let nanos = i32::try_from(value.subsec_nanos()).unwrap_or_default();
-    Timestamp::new(value.secs(), nanos)
-        .map_err(|error| Malformed::new(field, format!("can't be read: {error}")))
+    required(optional_moment(value, field)?, field)
+}
+
+/// A moment that must be readable where it is there.
+pub(crate) fn optional_moment(
+    value: Option<&DateTime>,
+    field: &'static str,
+) -> Result<Option<Timestamp>, Malformed> {
+    let read = |value: &DateTime| {
+        let nanos = i32::try_from(value.subsec_nanos()).unwrap_or_default();
+        Timestamp::new(value.secs(), nanos)
+            .map_err(|error| Malformed::new(field, format!("can't be read: {error}")))
+    };
+    value.map(read).transpose()
 }
 
 /// Tags by key; a tag without a value has an empty one.

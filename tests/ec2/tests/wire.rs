@@ -13,15 +13,15 @@ use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::port::{
     BlockDeviceMapping, CapacityReservation, CapacityReservationFilter, ImageArchitecture, ImageFilter,
-    InstanceFilter, InterfaceKind, NetworkInterfaceSpec, PlacementGroup, PrimaryIpv6, ReservationPreference,
-    ResourceFilter, SnapshotState, TargetCapacityType, VolumeSnapshot,
+    InstanceFilter, InstanceStatusFilter, InterfaceKind, NetworkInterfaceSpec, PlacementGroup, PrimaryIpv6,
+    ReservationPreference, ResourceFilter, SnapshotState, StatusCheck, TargetCapacityType, VolumeSnapshot,
 };
 use tenon_ec2::{
     AuthorizationMessages, Ec2, Ec2Error, ErrorClass, InstanceProfiles, Parameters, Pricing, ZonalShift,
     encoded_message,
 };
 use tenon_ec2_tests::{Server, WireServer, edges, run};
-use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, NewImage};
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, Impairment, NewImage};
 
 edges!(WireServer::new().await);
 
@@ -221,6 +221,41 @@ fn reservations_are_found_and_launched_into() {
         assert_eq!(result.errors.first().unwrap().class(), ErrorClass::ReservationFull);
         let left = ec2.describe_capacity_reservations(&filter).await.unwrap();
         assert_eq!(left.first().unwrap().available, 0);
+    });
+}
+
+#[test]
+fn failing_checks_and_scheduled_events_are_told_of_running_instances() {
+    run(async {
+        let server = WireServer::new().await;
+        let (ec2, world, twin) = (server.ec2(), server.world(), server.twin());
+        ec2.create_launch_template(&world.template()).await.unwrap();
+        let request = world.fleet(TargetCapacityType::OnDemand, 2, vec![world.launch("m5.large", 0)]);
+        let ids = ec2.create_fleet(&request).await.unwrap().instance_ids();
+        let (first, second) = (ids.first().unwrap(), ids.last().unwrap());
+        twin.set_status_check(first, StatusCheck::System, Impairment::Fails).unwrap_err();
+        server.pass(120);
+        twin.set_status_check(first, StatusCheck::System, Impairment::Fails).unwrap();
+        let announced = HealthEvent {
+            event_type_code: "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED".to_owned(),
+            event_type_category: "scheduledChange".to_owned(),
+            starts_at: "2030-01-01T00:00:00Z".parse().unwrap(),
+            instances: vec![second.clone()],
+        };
+        twin.announce(&announced).unwrap();
+        let told = async |filter| {
+            let found = ec2.describe_instance_status(filter, None).await.unwrap().items;
+            found.into_iter().map(|status| (status.id, status.impaired, status.events)).collect::<Vec<_>>()
+        };
+        let [(id, impaired, events)] =
+            told(InstanceStatusFilter::Impaired(StatusCheck::System)).await.try_into().unwrap();
+        assert_eq!((&id, impaired.len(), events), (first, 1, vec![]));
+        assert!(impaired.values().all(Option::is_some), "{impaired:?}");
+        assert_eq!(told(InstanceStatusFilter::Impaired(StatusCheck::Instance)).await, []);
+        let [(id, _, events)] = told(InstanceStatusFilter::ScheduledEvents).await.try_into().unwrap();
+        assert_eq!((&id, events.first().unwrap().starts_at), (second, Some(announced.starts_at)));
+        twin.set_status_check(first, StatusCheck::System, Impairment::Passes).unwrap();
+        assert_eq!(told(InstanceStatusFilter::Impaired(StatusCheck::System)).await, []);
     });
 }
 

@@ -44,6 +44,7 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
     ("ec2:DescribeImages", &["ec2:DescribeImages"]),
     ("ec2:DescribeInstanceTypeOfferings", &["ec2:DescribeInstanceTypeOfferings"]),
     ("ec2:DescribeInstanceTypes", &["ec2:DescribeInstanceTypes"]),
+    ("ec2:DescribeInstanceStatus", &["ec2:DescribeInstanceStatus"]),
     ("ec2:DescribeInstances", &["ec2:DescribeInstances"]),
     ("ec2:DescribeLaunchTemplates", &["ec2:DescribeLaunchTemplates"]),
     ("ec2:DescribePlacementGroups", &["ec2:DescribePlacementGroups"]),

@@ -39,6 +39,7 @@ use crate::Lifecycle;
 use crate::audit_record::AuditRecord;
 use crate::input::{Ec2View, LifecycleInput};
 use crate::plan::{LifecyclePlan, plan};
+use crate::statuses::StatusView;
 use tenon_domain::report::{Finding, Report};
 
 mod blocked;
@@ -54,6 +55,7 @@ mod pool_status;
 mod registered;
 mod reminders;
 mod repaired;
+mod statuses;
 mod templates;
 mod terms;
 
@@ -187,8 +189,9 @@ fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> LifecycleInput
         learned: BTreeMap::new(),
         boots: BTreeMap::new(),
         ec2: None,
+        statuses: None,
         templates: None,
-        audit: AuditRecord { revision: 1, at: Some(now), templates_at: Some(now), told: BTreeMap::new() },
+        audit: AuditRecord { revision: 1, at: Some(now), templates_at: Some(now), ..AuditRecord::default() },
         node_repair: FeatureGate::Disabled,
         halt: None,
     }

@@ -9,8 +9,9 @@ use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{
     BootMode, CapacityReservationFilter, DisabledImages, EnaSupport, ImageArchitecture, ImageFacts,
-    ImageFilter, ImagePlatform, ImageState, ImageVolume, InstanceFilter, InstanceState, LocationType,
-    PageToken, PlacementGroup, ResourceFilter, RootDeviceType, SnapshotState, TagFilter, TargetCapacityType,
+    ImageFilter, ImagePlatform, ImageState, ImageVolume, InstanceFilter, InstanceState, InstanceStatusFilter,
+    LocationType, PageToken, PlacementGroup, ResourceFilter, RootDeviceType, ScheduledEvent,
+    ScheduledEventCode, SnapshotState, StatusCheck, TagFilter, TargetCapacityType,
 };
 
 use super::{block_on, check_form, ec2};
@@ -393,4 +394,66 @@ fn available_placement_groups_are_asked_for_by_id_or_name() {
     let asked = |own| [&[("Action", "DescribePlacementGroups"), own], &available[..]].concat();
     check_form(&requests[0], &asked(("GroupName.1", "apart")));
     check_form(&requests[1], &asked(("GroupId.1", "pg-2")));
+}
+
+const STATUSES: &str = r#"<DescribeInstanceStatusResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>r</requestId>
+  <instanceStatusSet>
+    <item><instanceId>i-0a</instanceId><availabilityZone>us-east-1a</availabilityZone>
+      <instanceState><code>16</code><name>running</name></instanceState>
+      <systemStatus><status>impaired</status><details>
+        <item><name>reachability</name><status>failed</status><impairedSince>2026-05-04T03:02:01.000Z</impairedSince></item>
+      </details></systemStatus>
+      <instanceStatus><status>impaired</status><details>
+        <item><name>reachability</name><status>failed</status></item>
+      </details></instanceStatus>
+      <attachedEbsStatus><status>impaired</status></attachedEbsStatus>
+    </item>
+    <item><instanceId>i-0b</instanceId>
+      <eventsSet>
+        <item><instanceEventId>instance-event-1</instanceEventId><code>instance-retirement</code>
+          <description>The instance is running on degraded hardware</description><notBefore>2026-06-01T00:00:00.000Z</notBefore></item>
+        <item><code>system-reboot</code><description>[Completed] scheduled reboot</description><notBefore>2026-05-01T00:00:00.000Z</notBefore></item>
+        <item><code>instance-stop</code><description>[Canceled] The instance is running on degraded hardware</description></item>
+        <item><code>something-new</code></item>
+      </eventsSet>
+      <systemStatus><status>ok</status></systemStatus><instanceStatus><status>insufficient-data</status></instanceStatus>
+    </item>
+  </instanceStatusSet>
+</DescribeInstanceStatusResponse>"#;
+
+#[test]
+fn failing_checks_and_coming_events_are_read_each_by_a_filter_of_its_own() {
+    let (ec2, http) = ec2(&[(200, STATUSES), (200, STATUSES)]);
+    let impaired = InstanceStatusFilter::Impaired(StatusCheck::System);
+    let page = block_on(ec2.describe_instance_status(impaired, None)).unwrap();
+    let _ = block_on(ec2.describe_instance_status(InstanceStatusFilter::ScheduledEvents, None)).unwrap();
+    let [failing, retired] = page.items.as_slice() else { panic!("{page:?}") };
+    let since = Some("2026-05-04T03:02:01Z".parse().unwrap());
+    let checks = BTreeMap::from([(StatusCheck::Instance, None), (StatusCheck::System, since)]);
+    assert_eq!((failing.id.as_str(), &failing.impaired, failing.events.len()), ("i-0a", &checks, 0));
+    let code = ScheduledEventCode::InstanceRetirement;
+    let event = ScheduledEvent { code, starts_at: Some("2026-06-01T00:00:00Z".parse().unwrap()) };
+    assert_eq!((&retired.impaired, retired.events.as_slice()), (&BTreeMap::new(), &[event][..]));
+    check_form(
+        &http.sent()[0],
+        &[
+            ("Action", "DescribeInstanceStatus"),
+            ("Filter.1.Name", "system-status.status"),
+            ("Filter.1.Value.1", "impaired"),
+            ("MaxResults", "1000"),
+        ],
+    );
+    check_form(
+        &http.sent()[1],
+        &[
+            ("Action", "DescribeInstanceStatus"),
+            ("Filter.1.Name", "event.code"),
+            ("Filter.1.Value.1", "instance-reboot"),
+            ("Filter.1.Value.2", "system-reboot"),
+            ("Filter.1.Value.3", "system-maintenance"),
+            ("Filter.1.Value.4", "instance-retirement"),
+            ("Filter.1.Value.5", "instance-stop"),
+            ("MaxResults", "1000"),
+        ],
+    );
 }

@@ -7,6 +7,7 @@ mod fleet;
 mod image;
 mod instance;
 mod instance_profile;
+mod instance_status;
 mod network;
 mod offering;
 mod parameter;
@@ -32,6 +33,9 @@ pub use image::{
 };
 pub use instance::{Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason};
 pub use instance_profile::InstanceProfileFacts;
+pub use instance_status::{
+    InstanceStatus, InstanceStatusFilter, ScheduledEvent, ScheduledEventCode, StatusCheck,
+};
 pub use network::{PlacementGroup, ResourceFilter, SecurityGroup, Subnet};
 pub use offering::{
     AvailabilityZone, LocationType, MALFORMED_ANSWER, NO_PRICING_API, OnDemandPrice, SpotPrice, TypeOffering,
@@ -245,6 +249,8 @@ port! {
         fn dry_run_run_instances(probe: &RunInstancesProbe) -> DryRunOutcome;
         /// Instances by filter; a new instance, or its tags, may be missing for a while; pages of 1,000.
         fn describe_instances(filter: &InstanceFilter, page: Option<PageToken>) -> Page<Instance>;
+        /// Running instances of the account by status; pages of 1,000.
+        fn describe_instance_status(filter: InstanceStatusFilter, page: Option<PageToken>) -> Page<InstanceStatus>;
         /// Terminates instances; one unknown id refuses the whole call.
         fn terminate_instances(ids: &[InstanceId]) -> Vec<InstanceStateChange>;
         /// Sets tags on instances; one unknown id refuses the whole call.

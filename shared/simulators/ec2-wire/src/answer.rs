@@ -1,9 +1,10 @@
 //! Answers: from the port's values to XML.
 
+use tenon_domain::Timestamp;
 use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, EnaSupport, Image, Instance, InstanceState, InstanceStateChange,
-    LaunchTemplate, LocationType, Page, PlacementGroup, SecurityGroup, SpotPrice, Subnet, Tags,
-    TargetCapacityType, TypeOffering, VolumeSnapshot,
+    InstanceStatus, LaunchTemplate, LocationType, Page, PlacementGroup, SecurityGroup, SpotPrice,
+    StatusCheck, Subnet, Tags, TargetCapacityType, TypeOffering, VolumeSnapshot,
 };
 
 use crate::xml::Xml;
@@ -147,6 +148,31 @@ fn state(xml: &mut Xml, tag: &str, state: InstanceState) {
     xml.within(tag, |xml| {
         xml.text("code", code);
         xml.text("name", state.as_str());
+    });
+}
+
+pub(crate) fn instance_status(xml: &mut Xml, status: &InstanceStatus) {
+    xml.text("instanceId", &status.id);
+    state(xml, "instanceState", InstanceState::Running);
+    check(xml, "instanceStatus", status.impaired.get(&StatusCheck::Instance));
+    check(xml, "systemStatus", status.impaired.get(&StatusCheck::System));
+    xml.set("eventsSet", &status.events, |xml, event| {
+        xml.text("code", event.code.as_str());
+        xml.maybe("notBefore", event.starts_at);
+    });
+}
+
+/// A check, with the time since when it fails if it does.
+fn check(xml: &mut Xml, tag: &str, impaired: Option<&Option<Timestamp>>) {
+    xml.within(tag, |xml| {
+        xml.text("status", if impaired.is_some() { "impaired" } else { "ok" });
+        xml.within("details", |xml| {
+            xml.within("item", |xml| {
+                xml.text("name", "reachability");
+                xml.text("status", if impaired.is_some() { "failed" } else { "passed" });
+                xml.maybe("impairedSince", impaired.copied().flatten());
+            });
+        });
     });
 }
 

@@ -9,8 +9,8 @@ use tenon_domain::id::{InstanceId, ParseIdError, PlacementGroupId};
 use tenon_domain::reservation::MatchCriteria;
 use tenon_ec2::port::{
     CapacityReservationFilter, CreateFleetRequest, CreateLaunchTemplate, DisabledImages, ImageFilter,
-    ImageState, InstanceFilter, InstanceState, LaunchTemplateFilter, LocationType, PageToken, ResourceFilter,
-    RunInstancesProbe, TagFilter, Tags,
+    ImageState, InstanceFilter, InstanceState, InstanceStatusFilter, LaunchTemplateFilter, LocationType,
+    PageToken, ResourceFilter, RunInstancesProbe, ScheduledEventCode, StatusCheck, TagFilter, Tags,
 };
 
 use crate::error::{WireError, invalid, malformed, missing, refused};
@@ -46,6 +46,7 @@ pub(crate) enum WireRequest {
     CreateFleet(CreateFleetRequest, RunMode),
     ProbeInstances(RunInstancesProbe),
     Instances(InstanceFilter, Option<PageToken>),
+    InstanceStatus(InstanceStatusFilter, Option<PageToken>),
     Terminate(Vec<InstanceId>),
     CreateTags(Vec<InstanceId>, Tags),
 }
@@ -95,6 +96,7 @@ fn read(action: &str, form: &mut FormFields) -> Result<WireRequest, WireError> {
         }
         "RunInstances" => WireRequest::ProbeInstances(probe(form)?),
         "DescribeInstances" => instances(form)?,
+        "DescribeInstanceStatus" => instance_status(form)?,
         "TerminateInstances" => WireRequest::Terminate(ids(form, "InstanceId")?),
         "CreateTags" => WireRequest::CreateTags(ids(form, "ResourceId")?, form.tags()?),
         other => {
@@ -228,6 +230,22 @@ fn instances(form: &mut FormFields) -> Result<WireRequest, WireError> {
         |word: &String| InstanceState::parse(word).ok_or_else(|| invalid("instance-state-name", word));
     let states = words.iter().map(state).collect::<Result<_, _>>()?;
     Ok(WireRequest::Instances(InstanceFilter { ids, tags, states }, form.page()))
+}
+
+/// The port asks for one thing at a time: EC2 ANDs filters of different names.
+fn instance_status(form: &mut FormFields) -> Result<WireRequest, WireError> {
+    page_size(form, LARGE_PAGE)?;
+    let names = ["instance-status.status", "system-status.status", "event.code"];
+    let (_, [instance, system, codes]) = filters(form, names)?;
+    let asked = match (instance.as_slice(), system.as_slice(), codes.as_slice()) {
+        ([status], [], []) if status == "impaired" => InstanceStatusFilter::Impaired(StatusCheck::Instance),
+        ([], [status], []) if status == "impaired" => InstanceStatusFilter::Impaired(StatusCheck::System),
+        ([], [], codes) if codes.len() == ScheduledEventCode::ALL.len() => {
+            InstanceStatusFilter::ScheduledEvents
+        }
+        _ => return Err(missing("Filter.instance-status.status")),
+    };
+    Ok(WireRequest::InstanceStatus(asked, form.page()))
 }
 
 /// Filters by tag, and the values of those of these names.

@@ -277,6 +277,11 @@ async fn call(twin: &RegionTwin, request: WireRequest) -> Result<Content, CallSt
         WireRequest::Instances(filter, at) => {
             page("reservationSet", twin.describe_instances(&filter, at).await?, answer::reservation)
         }
+        WireRequest::InstanceStatus(filter, at) => page(
+            "instanceStatusSet",
+            twin.describe_instance_status(filter, at).await?,
+            answer::instance_status,
+        ),
         WireRequest::Terminate(ids) => {
             list("instancesSet", twin.terminate_instances(&ids).await?, answer::state_change)
         }

@@ -122,6 +122,7 @@ fn tokens(call: Call, cost: Cost) -> Vec<(CallBucket, u64)> {
         | Call::DescribeCapacityReservations
         | Call::DescribePlacementGroups
         | Call::DescribeLaunchTemplates
+        | Call::DescribeInstanceStatus
         | Call::DescribeInstances => vec![(CallBucket::Describe, 1)],
         Call::CreateLaunchTemplate | Call::DeleteLaunchTemplate | Call::CreateFleet => {
             vec![(CallBucket::Mutating, 1)]

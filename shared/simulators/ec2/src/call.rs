@@ -35,6 +35,8 @@ tenon_domain::words! {
         RunInstances,
         /// DescribeInstances.
         DescribeInstances,
+        /// DescribeInstanceStatus.
+        DescribeInstanceStatus,
         /// TerminateInstances.
         TerminateInstances,
         /// CreateTags.

@@ -13,10 +13,10 @@ use tenon_ec2::data;
 use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
     CreateLaunchTemplate, DryRunOutcome, Ec2, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
-    InstanceProfileFacts, InstanceProfiles, InstanceStateChange, InstanceTypeInfo, LaunchTemplate,
-    LaunchTemplateFilter, LocationType, OnDemandPrice, Page, PageToken, Parameter, Parameters,
-    PlacementGroup, Pricing, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags,
-    TypeOffering, VolumeSnapshot, ZonalShift,
+    InstanceProfileFacts, InstanceProfiles, InstanceStateChange, InstanceStatus, InstanceStatusFilter,
+    InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter, LocationType, OnDemandPrice, Page, PageToken,
+    Parameter, Parameters, PlacementGroup, Pricing, ResourceFilter, RunInstancesProbe, SecurityGroup,
+    SpotPrice, Subnet, Tags, TypeOffering, VolumeSnapshot, ZonalShift,
 };
 use tenon_ec2::{AuthorizationMessages, DecodedMessage, Ec2Error};
 
@@ -246,6 +246,17 @@ impl Ec2 for RegionTwin {
         let call = Call::DescribeInstances;
         self.call(call, Cost::PLAIN, |state| {
             state.page(call, LARGE_PAGE, page.as_ref(), state.instances_matching(filter)?)
+        })
+    }
+
+    async fn describe_instance_status(
+        &self,
+        filter: InstanceStatusFilter,
+        page: Option<PageToken>,
+    ) -> Result<Page<InstanceStatus>, Ec2Error> {
+        let call = Call::DescribeInstanceStatus;
+        self.call(call, Cost::PLAIN, |state| {
+            state.page(call, LARGE_PAGE, page.as_ref(), state.statuses_matching(filter))
         })
     }
 

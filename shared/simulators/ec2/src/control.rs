@@ -13,12 +13,12 @@ use tenon_domain::zonal_shift::ShiftEnd;
 use super::denials::DeniedCall;
 use super::records::{CallCount, InstanceRecord, LaunchRecord, RequestRecord};
 use super::{
-    Call, CapacityPool, Fault, HealthEvent, ImageDefect, NewImage, NotPossible, PublishedFamily, Quota,
-    RegionTwin, TwinEvent,
+    Call, CapacityPool, Fault, HealthEvent, ImageDefect, Impairment, NewImage, NotPossible, PublishedFamily,
+    Quota, RegionTwin, TwinEvent,
 };
 use tenon_ec2::port::{
     CapacityReservation, Image, ImageState, InstanceState, LaunchTemplateData, PlacementGroup, SecurityGroup,
-    SnapshotState, Subnet, Tags, TargetCapacityType, VolumeSnapshot,
+    SnapshotState, StatusCheck, Subnet, Tags, TargetCapacityType, VolumeSnapshot,
 };
 
 /// Time and events.
@@ -383,12 +383,25 @@ impl RegionTwin {
         self.with(|state| state.recommend_rebalance(id))
     }
 
-    /// Sends an AWS Health event about instances.
+    /// Sends an AWS Health event about instances; a scheduled change is also an event of theirs.
     ///
     /// # Errors
     /// [`NotPossible`] when one of them is going.
     pub fn announce(&self, health: &HealthEvent) -> Result<(), NotPossible> {
         self.with(|state| state.announce(health))
+    }
+
+    /// Fails a status check of a running instance from now on, or passes it again. EC2 sends no event of that.
+    ///
+    /// # Errors
+    /// [`NotPossible`] for an instance that isn't running.
+    pub fn set_status_check(
+        &self,
+        id: &InstanceId,
+        check: StatusCheck,
+        impairment: Impairment,
+    ) -> Result<(), NotPossible> {
+        self.with(|state| state.set_impaired(id, check, impairment))
     }
 
     /// Moves an instance outside Tenon: `Stopping`, `Pending` (a start) or `ShuttingDown`.

@@ -4,6 +4,7 @@
 //! reached isn't checked. Invariants: a launch never gives more instances than requested; its image is available at
 //! that moment; while a token lives, its request has one answer.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -464,6 +465,8 @@ impl TwinState {
                 placement: resolved.placement.clone(),
                 visible_at,
                 terminated_at: None,
+                impaired: BTreeMap::new(),
+                events: Vec::new(),
             }),
             vcpus: resolved.vcpus,
             tags: vec![(tags_at, tags)],

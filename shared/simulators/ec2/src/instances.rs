@@ -19,7 +19,8 @@ use super::state::{DueEvent, TwinState, error, later};
 use super::{NotPossible, refuse};
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{
-    Instance, InstanceFilter, InstanceState, InstanceStateChange, StateReason, Tags, TargetCapacityType,
+    Instance, InstanceFilter, InstanceState, InstanceStateChange, InstanceStatus, InstanceStatusFilter,
+    ScheduledEvent, ScheduledEventCode, StateReason, StatusCheck, Tags, TargetCapacityType,
 };
 
 /// From EC2's warning to the end of a spot instance.
@@ -85,6 +86,29 @@ impl TwinInstance {
     }
 }
 
+/// Whether an instance passes a status check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Impairment {
+    /// It fails the check.
+    Fails,
+    /// It passes it.
+    Passes,
+}
+
+/// The event that DescribeInstanceStatus shows of an announced change.
+fn scheduled(health: &HealthEvent) -> Option<ScheduledEvent> {
+    const CODES: [(&str, ScheduledEventCode); 4] = [
+        ("RETIREMENT", ScheduledEventCode::InstanceRetirement),
+        ("SYSTEM_REBOOT", ScheduledEventCode::SystemReboot),
+        ("REBOOT", ScheduledEventCode::InstanceReboot),
+        ("STOP", ScheduledEventCode::InstanceStop),
+    ];
+    let named = |(part, _): &&(&str, ScheduledEventCode)| health.event_type_code.contains(part);
+    let code = CODES.iter().find(named).map_or(ScheduledEventCode::SystemMaintenance, |(_, code)| *code);
+    let is_change = health.event_type_category == "scheduledChange";
+    is_change.then_some(ScheduledEvent { code, starts_at: Some(health.starts_at) })
+}
+
 /// The moves that an instance can make.
 const fn can_move(from: InstanceState, to: InstanceState) -> bool {
     use InstanceState::{Pending, Running, ShuttingDown, Stopped, Stopping, Terminated};
@@ -107,6 +131,10 @@ impl TwinState {
             return;
         };
         twin.change().instance.state = to;
+        if to == InstanceState::Stopping {
+            // It starts on another host, and from its disk.
+            twin.change().impaired.clear();
+        }
         if to == InstanceState::Terminated {
             twin.change().terminated_at = Some(now);
             let (pool, vcpus) = (twin.pool(), twin.vcpus);
@@ -163,6 +191,51 @@ impl TwinState {
         let tagged = |i: &Instance| filter.tags.iter().all(|t| t.matches(&i.tags));
         let visible = self.instances.values().filter(|i| i.is_visible(self.now)).filter(asked);
         Ok(visible.filter(in_state).map(|i| i.view(self.now)).filter(tagged).collect())
+    }
+
+    /// Only running instances have checks and events.
+    pub(super) fn statuses_matching(&self, filter: InstanceStatusFilter) -> Vec<InstanceStatus> {
+        let status = |twin: &TwinInstance| {
+            let record = &twin.record;
+            let impaired = record.impaired.iter().map(|(check, since)| (*check, Some(*since))).collect();
+            InstanceStatus { id: record.instance.id.clone(), impaired, events: record.events.clone() }
+        };
+        let asked = |status: &InstanceStatus| match filter {
+            InstanceStatusFilter::Impaired(check) => status.impaired.contains_key(&check),
+            InstanceStatusFilter::ScheduledEvents => !status.events.is_empty(),
+        };
+        let running = |twin: &&TwinInstance| twin.instance().state == InstanceState::Running;
+        let visible = self.instances.values().filter(|twin| twin.is_visible(self.now)).filter(running);
+        visible.map(status).filter(asked).collect()
+    }
+
+    /// Fails a status check of a running instance from now on, or passes it again.
+    pub(super) fn set_impaired(
+        &mut self,
+        id: &InstanceId,
+        check: StatusCheck,
+        impairment: Impairment,
+    ) -> Result<(), NotPossible> {
+        let state = self.living(id)?.instance().state;
+        if state != InstanceState::Running {
+            return refuse(format!(
+                "instance `{id}` is {}: only running instances are checked",
+                state.as_str()
+            ));
+        }
+        let now = self.now;
+        if let Some(twin) = self.instances.get_mut(id) {
+            let impaired = &mut twin.change().impaired;
+            match impairment {
+                Impairment::Fails => {
+                    impaired.entry(check).or_insert(now);
+                }
+                Impairment::Passes => {
+                    impaired.remove(&check);
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn terminate(&mut self, ids: &[InstanceId]) -> Result<Vec<InstanceStateChange>, Ec2Error> {
@@ -245,6 +318,13 @@ impl TwinState {
     pub(super) fn announce(&mut self, health: &HealthEvent) -> Result<(), NotPossible> {
         for id in &health.instances {
             self.living(id)?;
+        }
+        if let Some(event) = scheduled(health) {
+            for id in &health.instances {
+                if let Some(twin) = self.instances.get_mut(id) {
+                    twin.change().events.push(event.clone());
+                }
+            }
         }
         self.emit(|source| source.health(health));
         Ok(())

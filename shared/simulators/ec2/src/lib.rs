@@ -52,6 +52,7 @@ pub use events::{HealthEvent, TwinEvent};
 pub use faults::{Fault, FaultEffect, FaultWhen};
 pub use images::{ImageDefect, ImageOutcome, NewImage};
 pub use instance_profiles::UnknownProfiles;
+pub use instances::Impairment;
 pub use published::PublishedFamily;
 pub use random::Span;
 pub use records::{CallCount, InstanceRecord, LaunchRecord, RequestOutcome, RequestRecord};

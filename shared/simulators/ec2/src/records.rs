@@ -1,11 +1,15 @@
 //! The twin's records for checks of invariants; reading them costs no call.
 
+use std::collections::BTreeMap;
+
 use tenon_domain::Timestamp;
 use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, Zone};
 use tenon_domain::placement::LaunchPlacement;
 
 use super::images::ImageDefect;
-use tenon_ec2::port::{ImageState, Instance, InstanceProfileSpec, Tags, TargetCapacityType};
+use tenon_ec2::port::{
+    ImageState, Instance, InstanceProfileSpec, ScheduledEvent, StatusCheck, Tags, TargetCapacityType,
+};
 
 /// The count of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,4 +94,8 @@ pub struct InstanceRecord {
     pub visible_at: Timestamp,
     /// Its termination time.
     pub terminated_at: Option<Timestamp>,
+    /// The status checks that it fails, with the time since when.
+    pub impaired: BTreeMap<StatusCheck, Timestamp>,
+    /// What EC2 scheduled for it.
+    pub events: Vec<ScheduledEvent>,
 }

@@ -219,6 +219,11 @@ impl SimulatedCluster {
         self.state().power_off(provider_id);
     }
 
+    /// Silences the kubelet of an instance that goes on running: its pods stop, and nobody deletes its Node.
+    pub fn silence_kubelet(&self, provider_id: &str) {
+        self.state().silence(provider_id);
+    }
+
     /// One object.
     #[must_use]
     pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Object> {

@@ -45,6 +45,8 @@ pub(super) struct SimulatedKubelet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Power {
     On,
+    /// It runs, but its kubelet doesn't.
+    Silent,
     Off,
 }
 
@@ -57,10 +59,31 @@ impl ClusterState {
 
     pub(super) fn power_off(&mut self, instance: &str) {
         let Some(kubelet) = self.kubelets.get_mut(instance) else { return };
-        if kubelet.power == Power::On {
-            kubelet.power = Power::Off;
-            self.after(self.config.unreachable_after, Timer::Unreachable(instance.to_owned()));
+        let before = std::mem::replace(&mut kubelet.power, Power::Off);
+        match before {
+            Power::On => self.after(self.config.unreachable_after, Timer::Unreachable(instance.to_owned())),
+            Power::Silent if !self.is_ready(instance) => self.notice_end(instance),
+            Power::Silent | Power::Off => {}
         }
+    }
+
+    pub(super) fn silence(&mut self, instance: &str) {
+        let Some(kubelet) = self.kubelets.get_mut(instance).filter(|kubelet| kubelet.power == Power::On)
+        else {
+            return;
+        };
+        kubelet.power = Power::Silent;
+        self.after(self.config.unreachable_after, Timer::Unreachable(instance.to_owned()));
+    }
+
+    fn is_ready(&self, instance: &str) -> bool {
+        let node = self.node_of(instance).and_then(|key| self.store.get(&key));
+        node.is_some_and(|node| object::condition(node, "Ready") == Some("True"))
+    }
+
+    /// The cloud controller looks at Nodes that aren't Ready, and deletes those without an instance.
+    fn notice_end(&mut self, instance: &str) {
+        self.after(self.config.cloud_controller_after, Timer::CloudController(instance.to_owned()));
     }
 
     /// Whether the node's kubelet runs pods: its instance runs, its Node exists, and was Ready once.
@@ -126,7 +149,9 @@ impl ClusterState {
         for pod in pods {
             self.store.change(&pod, |pod| set_condition(pod, "Ready", "False", "NodeNotReady", now));
         }
-        self.after(self.config.cloud_controller_after, Timer::CloudController(instance.to_owned()));
+        if self.kubelets.get(instance).is_some_and(|kubelet| kubelet.power == Power::Off) {
+            self.notice_end(instance);
+        }
     }
 
     /// The cloud controller: deletes a Node that isn't Ready and has no instance; finalizers delay it.

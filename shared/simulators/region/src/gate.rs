@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use jiff::SignedDuration;
 use serde_json::Value;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{CreateFleetRequest, Image, Instance, InstanceProfileFacts};
+use tenon_ec2::port::{CreateFleetRequest, Image, Instance, InstanceProfileFacts, InstanceStatus};
 use tenon_snapshot::{Kind, Object};
 use tenon_table::{Commit, Item, Key, QueryPage};
 
@@ -85,6 +85,9 @@ pub trait Hooks: Send + Sync {
 
     /// Changes EC2's answer about instances; only sabotage does.
     fn tamper_instances(&self, _: &mut Vec<Instance>) {}
+
+    /// Changes EC2's answer about the status of instances; only sabotage does.
+    fn tamper_statuses(&self, _: &mut Vec<InstanceStatus>) {}
 
     /// Changes a launch; only sabotage does.
     fn tamper_fleet(&self, _: &mut CreateFleetRequest) {}

@@ -6,9 +6,10 @@ use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
     CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
-    InstanceProfileFacts, InstanceStateChange, InstanceTypeInfo, LaunchTemplate, LaunchTemplateFilter,
-    LocationType, OnDemandPrice, Page, PageToken, Parameter, PlacementGroup, ResourceFilter,
-    RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering, VolumeSnapshot,
+    InstanceProfileFacts, InstanceStateChange, InstanceStatus, InstanceStatusFilter, InstanceTypeInfo,
+    LaunchTemplate, LaunchTemplateFilter, LocationType, OnDemandPrice, Page, PageToken, Parameter,
+    PlacementGroup, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
+    VolumeSnapshot,
 };
 use tenon_ec2::{
     AuthorizationMessages, DecodedMessage, Ec2, Ec2Error, InstanceProfiles, Parameters, Pricing, ZonalShift,
@@ -100,6 +101,19 @@ gated! {
             let mut answer = self.inner.describe_instances(filter, page).await?;
             self.gate.hooks().tamper_instances(&mut answer.items);
             self.after("ec2.describe_instances", "DescribeInstances").await?;
+            Ok(answer)
+        }
+
+        async fn describe_instance_status(
+            &self,
+            filter: InstanceStatusFilter,
+            page: Option<PageToken>,
+        ) -> Result<Page<InstanceStatus>, Ec2Error> {
+            self.gate.hear(AskedCall::Other("DescribeInstanceStatus"));
+            self.before("ec2.describe_instance_status", "DescribeInstanceStatus").await?;
+            let mut answer = self.inner.describe_instance_status(filter, page).await?;
+            self.gate.hooks().tamper_statuses(&mut answer.items);
+            self.after("ec2.describe_instance_status", "DescribeInstanceStatus").await?;
             Ok(answer)
         }
 

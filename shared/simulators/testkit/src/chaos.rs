@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use jiff::SignedDuration;
 use serde_json::Value;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{CreateFleetRequest, Image, Instance, InstanceProfileFacts};
+use tenon_ec2::port::{CreateFleetRequest, Image, Instance, InstanceProfileFacts, InstanceStatus};
 use tenon_region::gate::{CallFate, CallSite, Evicting, Hooks};
 use tenon_snapshot::{Kind, Object};
 use tenon_table::{Commit, Item, Key, QueryPage};
@@ -159,6 +159,12 @@ impl Hooks for Chaos {
     fn tamper_instances(&self, instances: &mut Vec<Instance>) {
         if let Some(sabotage) = self.sabotage {
             self.with(|state| sabotage.tamper_instances(instances, state.launches.as_ref()));
+        }
+    }
+
+    fn tamper_statuses(&self, statuses: &mut Vec<InstanceStatus>) {
+        if self.sabotage == Some(Sabotage::ImpairmentUnseen) {
+            statuses.retain(|status| status.impaired.is_empty());
         }
     }
 

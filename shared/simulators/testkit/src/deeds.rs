@@ -20,7 +20,7 @@ use crate::outage::ProfileOutages;
 use crate::pauses::{Pausing, end_pauses};
 use crate::pipeline::Pipeline;
 use crate::random::Dice;
-use crate::repaired::{heal, sicken};
+use crate::repaired::{heal, impair, mend, sicken};
 use crate::scarcity::Scarcity;
 use crate::selected::ForeignImages;
 use crate::silence;
@@ -39,6 +39,8 @@ pub(crate) struct Doings {
     sickness: Dice,
     /// When many instances are interrupted at once.
     storms: Dice,
+    /// Which instances fail status checks.
+    impairments: Dice,
     /// Those whose new instances fail.
     broken: Vec<ImageId>,
     scarcity: Scarcity,
@@ -89,6 +91,7 @@ impl Doings {
             pausing: Pausing::new(seed),
             sickness: Dice::new(seed, 14),
             storms: Dice::new(seed, 17),
+            impairments: Dice::new(seed, 18),
             broken: Vec::new(),
             disturbed_at: Timestamp::MIN,
             images: Vec::new(),
@@ -122,6 +125,9 @@ impl Doings {
         }
         if self.sickness.permille(60) {
             sicken(region, cluster, &mut self.sickness);
+        }
+        if self.impairments.permille(40) {
+            impair(region, cluster, &mut self.impairments);
         }
         let is_wrong = |doings: &Self| doings.outages.is_on() || doings.classes.is_on();
         let disturbed = is_wrong(self) || self.denied_until.is_some() || self.speaks_at.is_some();
@@ -180,6 +186,7 @@ impl Doings {
         end_pauses(region, cluster);
         end_expiry(region, cluster);
         heal(region, cluster);
+        mend(region, cluster);
         self.drop_broken_images(region);
         self.pipeline.finish(region);
         self.outages.end(region, cluster);

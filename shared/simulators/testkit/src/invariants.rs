@@ -118,6 +118,8 @@ tenon_domain::words! {
         SickNodesGo,
         /// A deleted class stays while claims use it.
         ClassesOutlastClaims,
+        /// Nodes whose instances fail a status check leave.
+        ImpairedNodesGo,
     }
 }
 

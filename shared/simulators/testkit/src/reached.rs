@@ -26,6 +26,7 @@ use crate::expiry::ExpiryWaits;
 use crate::history::ClusterMoment;
 use crate::pauses::PausesSeen;
 use crate::pipeline::BUILT;
+use crate::repaired::impaired_gone;
 use crate::selected::ForeignImages;
 use crate::silence::never_fits;
 
@@ -83,6 +84,8 @@ tenon_domain::words! {
         ExpiryForced = "expired nodes that nothing keeps any longer",
         /// A command that could drain its nodes waits for the end of a pause.
         PauseHolds = "commands that a pause holds back",
+        /// A node leaves because its instance fails a status check.
+        ImpairedGone = "nodes that leave for a status check",
     }
 }
 
@@ -109,6 +112,7 @@ impl Reached {
             |how: fn(&ExpiryWaits, &Claim) -> bool| moment.claims.iter().any(|claim| how(&waits, claim));
         self.note(Situation::ExpiredWithinBudgets, || goes(ExpiryWaits::is_within_budgets));
         self.note(Situation::ExpiryForced, || goes(ExpiryWaits::is_forced));
+        self.note(Situation::ImpairedGone, || impaired_gone(region, moment));
         self.note(Situation::Undone, || undone(region, cluster, moment));
         self.note(Situation::PodsStay, || pods_stay(region, cluster, moment));
         self.note(Situation::VolumesHold, || volumes_hold(region, cluster, moment));

@@ -1,24 +1,31 @@
-//! The deed of a sick Node, and the invariant that it is replaced.
+//! The deeds of a sick Node and of an impaired instance, and the invariants that they are replaced.
 //!
-//! Decides from the cluster's Nodes and the claims. A sick Node's accelerated hardware isn't ready; Tenon replaces it where
-//! its gate is open, unless so many are sick that it waits.
+//! Decides from the cluster's Nodes, EC2's instances and the claims. A sick Node's accelerated hardware isn't ready; Tenon
+//! replaces it where its gate is open. An impaired instance fails a status check; Tenon replaces it in any case. If so many
+//! Nodes are unhealthy, it waits.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tenon_domain::claim::{Claim, ClaimState};
-use tenon_domain::id::ClusterName;
+use tenon_domain::claim::{Claim, ClaimState, RemovalReason};
+use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::labels::{INITIALIZED, NODEPOOL};
+use tenon_ec2::port::{InstanceState, StatusCheck};
 use tenon_region::engine::SimulatedRegion;
 use tenon_snapshot::object::{condition, name, text};
 use tenon_snapshot::{Kind, Object};
+use tenon_twin::Impairment;
 
 use crate::history::ClusterMoment;
 use crate::invariants::Invariant;
 use crate::random::Dice;
 
+/// Where a Node has its instance.
+const PROVIDER_ID: &str = "/spec/providerID";
 /// The condition, and how long it may be False.
 const SICK: &str = "AcceleratedHardwareReady";
 const LASTS: SignedDuration = SignedDuration::from_mins(10);
+/// How long a status check may fail.
+const CHECK_FAILS: SignedDuration = SignedDuration::from_mins(2);
 /// How long a repair takes then: the agent reports, the function may fail, and sweeps come after that.
 const REPAIRED_WITHIN: SignedDuration = SignedDuration::from_mins(20);
 
@@ -45,6 +52,67 @@ pub(crate) fn heal(region: &SimulatedRegion, cluster: &ClusterName) {
     }
 }
 
+/// Fails a status check of an initialised Node's instance, or now and then passes those that fail again. Some kubelets fall
+/// silent with it.
+pub(crate) fn impair(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
+    let Some(site) = region.site(cluster) else { return };
+    let initialized = |node: &Object| text(node, &label(INITIALIZED)) == Some("true");
+    let nodes: Vec<Object> = site.cluster().objects(Kind::Node).into_iter().filter(initialized).collect();
+    // Mostly one at a time: of several none is replaced.
+    if nodes.iter().any(|node| impaired_since(region, node).is_some()) && !dice.permille(100) {
+        if dice.permille(100) {
+            mend(region, cluster);
+        }
+        return;
+    }
+    let check = if dice.permille(500) { StatusCheck::Instance } else { StatusCheck::System };
+    if let Some(node) = dice.pick(&nodes)
+        && let Some(id) = instance_of(node)
+        && region.twin().set_status_check(&id, check, Impairment::Fails).is_ok()
+        && let (true, Some(provider_id)) = (dice.permille(300), text(node, PROVIDER_ID))
+    {
+        site.cluster().silence_kubelet(provider_id);
+    }
+}
+
+/// Passes all status checks again; somebody terminates instances whose kubelets are silent.
+pub(crate) fn mend(region: &SimulatedRegion, cluster: &ClusterName) {
+    let Some(site) = region.site(cluster) else { return };
+    for node in site.cluster().objects(Kind::Node) {
+        let Some(id) = instance_of(&node).filter(|_| impaired_since(region, &node).is_some()) else {
+            continue;
+        };
+        if condition(&node, "Ready") == Some("True") {
+            for check in StatusCheck::ALL {
+                let _ = region.twin().set_status_check(&id, check, Impairment::Passes);
+            }
+        } else {
+            let _ = region.twin().push_instance(&id, InstanceState::ShuttingDown);
+        }
+    }
+}
+
+fn instance_of(node: &Value) -> Option<InstanceId> {
+    InstanceId::parse(text(node, PROVIDER_ID)?.rsplit('/').next()?).ok()
+}
+
+/// Since when the Node's instance has failed a check.
+fn impaired_since(region: &SimulatedRegion, node: &Value) -> Option<Timestamp> {
+    let record = region.twin().instance(&instance_of(node)?)?;
+    let is_running = record.instance.state == InstanceState::Running;
+    record.impaired.values().min().copied().filter(|_| is_running)
+}
+
+/// Whether a claim leaves because its instance fails a status check.
+pub(crate) fn impaired_gone(region: &SimulatedRegion, moment: &ClusterMoment) -> bool {
+    let is_impaired = |claim: &Claim| {
+        let record = claim.state.instance().and_then(|held| region.twin().instance(&held.id));
+        record.is_some_and(|record| !record.impaired.is_empty())
+    };
+    let leaves = |claim: &Claim| claim.state.removal() == Some(RemovalReason::Unhealthy);
+    moment.claims.iter().any(|claim| leaves(claim) && is_impaired(claim))
+}
+
 fn is_sick(node: &Value) -> bool {
     condition(node, SICK) == Some("False")
 }
@@ -59,7 +127,7 @@ fn label(key: &str) -> String {
     format!("/metadata/labels/{}", key.replace('/', "~1"))
 }
 
-/// A node that is sick for long leaves, if few of its pool and its cluster are sick. For clusters whose gate is open.
+/// A node that is sick for long leaves, if few of its pool and its cluster are unhealthy. For clusters whose gate is open.
 ///
 /// # Errors The invariant, and the finding.
 pub(crate) fn invariant_sick_nodes_go(
@@ -67,22 +135,49 @@ pub(crate) fn invariant_sick_nodes_go(
     cluster: &ClusterName,
     moment: &ClusterMoment,
 ) -> Result<(), (Invariant, String)> {
-    let Some(site) = region.site(cluster) else { return Ok(()) };
-    let nodes = site.cluster().objects(Kind::Node);
+    match stays(region, cluster, moment, (LASTS, sick_since)) {
+        Some(found) => Err((Invariant::SickNodesGo, format!("{found} is sick"))),
+        None => Ok(()),
+    }
+}
+
+/// A node whose instance fails a status check for long leaves, if few of its pool and its cluster are unhealthy.
+///
+/// # Errors The invariant, and the finding.
+pub(crate) fn invariant_impaired_nodes_go(
+    region: &SimulatedRegion,
+    cluster: &ClusterName,
+    moment: &ClusterMoment,
+) -> Result<(), (Invariant, String)> {
+    match stays(region, cluster, moment, (CHECK_FAILS, |node| impaired_since(region, node))) {
+        Some(found) => Err((Invariant::ImpairedNodesGo, format!("{found} is impaired"))),
+        None => Ok(()),
+    }
+}
+
+/// A node that is unhealthy, by the time since when, for longer than it may, where few are.
+fn stays(
+    region: &SimulatedRegion,
+    cluster: &ClusterName,
+    moment: &ClusterMoment,
+    (lasts, since): (SignedDuration, impl Fn(&Value) -> Option<Timestamp>),
+) -> Option<String> {
+    let nodes = region.site(cluster)?.cluster().objects(Kind::Node);
     let few = |of: &dyn Fn(&Object) -> bool| {
-        let (all, sick) =
-            nodes.iter().filter(|node| of(node)).fold((0_usize, 0_usize), |(all, sick), node| {
-                (all + 1, sick + usize::from(condition(node, "Ready") != Some("True") || is_sick(node)))
-            });
-        sick * 5 <= all.next_multiple_of(5)
+        let (all, bad) = nodes.iter().filter(|node| of(node)).fold((0_usize, 0_usize), |(all, bad), node| {
+            let unhealthy = condition(node, "Ready") != Some("True")
+                || is_sick(node)
+                || impaired_since(region, node).is_some();
+            (all + 1, bad + usize::from(unhealthy))
+        });
+        bad * 5 <= all.next_multiple_of(5)
     };
-    for node in &nodes {
-        let Some(since) = sick_since(node) else { continue };
-        let pool = text(node, &label(NODEPOOL)).map(str::to_owned);
+    let pool_of = |node: &Object| text(node, &label(NODEPOOL)).map(str::to_owned);
+    nodes.iter().find_map(|node| {
+        let since = since(node)?;
+        let late = |from: Timestamp| moment.at.duration_since(from) > lasts + REPAIRED_WITHIN;
         let stays = |claim: &Claim| match &claim.state {
-            ClaimState::Initialized { node: of, at, .. } => {
-                of.as_str() == name(node) && late(since.max(*at), moment.at)
-            }
+            ClaimState::Initialized { node: of, at, .. } => of.as_str() == name(node) && late(since.max(*at)),
             ClaimState::Planned
             | ClaimState::LaunchFailed { .. }
             | ClaimState::Launched { .. }
@@ -93,15 +188,8 @@ pub(crate) fn invariant_sick_nodes_go(
             | ClaimState::Terminating { .. }
             | ClaimState::Terminated { .. } => false,
         };
-        let Some(claim) = moment.claims.iter().find(|claim| stays(claim)) else { continue };
-        if few(&|other| text(other, &label(NODEPOOL)).map(str::to_owned) == pool) && few(&|_| true) {
-            let text = format!("Node {} of claim {} is sick since {since}", name(node), claim.name);
-            return Err((Invariant::SickNodesGo, text));
-        }
-    }
-    Ok(())
-}
-
-fn late(since: Timestamp, now: Timestamp) -> bool {
-    now.duration_since(since) > LASTS + REPAIRED_WITHIN
+        let claim = moment.claims.iter().find(|claim| stays(claim))?;
+        let is_alone = few(&|other| pool_of(other) == pool_of(node)) && few(&|_| true);
+        is_alone.then(|| format!("since {since} Node {} of claim {}", name(node), claim.name))
+    })
 }

@@ -132,6 +132,8 @@ tenon_domain::words! {
         SicknessUnseen,
         /// The agent sets no finalizer on classes.
         ClassesUnheld,
+        /// EC2 seems to have no instance that fails a status check.
+        ImpairmentUnseen,
     }
 }
 
@@ -206,6 +208,7 @@ impl Sabotage {
             | Self::DeregistrationUnseen
             | Self::SicknessUnseen
             | Self::ClassesUnheld
+            | Self::ImpairmentUnseen
             | Self::ExtraInstances => {}
         }
     }

@@ -21,7 +21,7 @@ use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_
 use crate::pace::HistoryPace;
 use crate::passed_over::invariant_failed_passed_over;
 use crate::pauses::invariant_pauses_hold;
-use crate::repaired::invariant_sick_nodes_go;
+use crate::repaired::{invariant_impaired_nodes_go, invariant_sick_nodes_go};
 use crate::replaced_first::invariant_replacement_first;
 use crate::shifts::invariant_shifted_zones_are_left_alone;
 use crate::simulate::waiting_pods;
@@ -97,6 +97,7 @@ impl Watched {
             invariant_sick_nodes_go(region, &self.cluster, moment)?;
         }
         invariant_classes_outlast_claims(region, &self.cluster, moment, &mut self.class)?;
+        invariant_impaired_nodes_go(region, &self.cluster, moment)?;
         invariant_conditions_agree(region, &self.cluster)?;
         history.unready.look(region, &self.cluster);
         invariant_images_accepted(region, &self.cluster, &mut history.images, pace.class_lag())?;

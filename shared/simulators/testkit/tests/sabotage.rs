@@ -59,6 +59,7 @@ breaks! {
     deregistration_unseen: DeregistrationUnseen, DeregistrationWaited, Slow, 60;
     sickness_unseen: SicknessUnseen, SickNodesGo, Slow, 200;
     classes_unheld: ClassesUnheld, ClassesOutlastClaims, Slow, 60;
+    impairment_unseen: ImpairmentUnseen, ImpairedNodesGo, Slow, 200;
     strangers_adopted: StrangersAdopted, RestoreKillsNothing, Restored, 200;
 }
 

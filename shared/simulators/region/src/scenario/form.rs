@@ -172,6 +172,16 @@ pub enum ScenarioStep {
     StopInstance {},
     /// Terminates the first running instance, by id, outside Tenon.
     TerminateInstance {},
+    /// The first running instances, by id, fail a status check, or pass it again.
+    InstanceStatus {
+        /// `instance` or `system`.
+        check: String,
+        /// `impaired` or `ok`.
+        status: String,
+        /// Of how many instances; one where absent.
+        #[serde(default = "one_node")]
+        instances: usize,
+    },
     /// A monitoring agent sets a condition of the first Nodes, by name.
     NodeCondition {
         /// Such as `NetworkingReady`.

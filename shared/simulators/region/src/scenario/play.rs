@@ -8,14 +8,16 @@ use tenon_domain::catalog::LearnedMemory;
 use tenon_domain::catalog::facts::PlacementStrategy;
 use tenon_domain::catalog::settings::MIB;
 use tenon_domain::id::{
-    ClusterName, ImageId, InstanceType, ParseIdError, PlacementGroupId, ReservationId, Zone,
+    ClusterName, ImageId, InstanceId, InstanceType, ParseIdError, PlacementGroupId, ReservationId, Zone,
 };
 use tenon_domain::registry::FeatureGate;
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{CapacityReservation, InstanceState, PlacementGroup, TargetCapacityType, cluster_arn};
+use tenon_ec2::port::{
+    CapacityReservation, InstanceState, PlacementGroup, StatusCheck, TargetCapacityType, cluster_arn,
+};
 use tenon_memory_table::block_on;
 use tenon_runtime::BusEvent;
 use tenon_runtime::error::chain;
@@ -23,7 +25,7 @@ use tenon_simulated_cluster::SimulatedCluster;
 use tenon_snapshot::{Kind, object};
 use tenon_table::marks::{MarksError, Meant, clear_marks};
 use tenon_twin::CapacityPool;
-use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, ImageDefect, PublishedFamily};
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, ImageDefect, Impairment, PublishedFamily};
 
 use super::form::{Scenario, ScenarioStep};
 use super::setup::change_settings;
@@ -171,6 +173,9 @@ impl Player {
                 for node in cluster.objects(Kind::Node).iter().take(*nodes) {
                     cluster.set_node_condition(object::name(node), condition, status);
                 }
+            }
+            ScenarioStep::InstanceStatus { check, status, instances } => {
+                set_status_check(region, check, status, *instances)?;
             }
             ScenarioStep::DeleteTemplates {} => region.twin().delete_templates(),
             ScenarioStep::RefuseLaunches { code, message } => {
@@ -359,12 +364,34 @@ fn interrupt_spot(region: &mut SimulatedRegion) -> Result<(), String> {
 }
 
 /// Moves the first running instance.
+/// The first running instances, by id, as many as there are.
+fn running(region: &SimulatedRegion, first: usize) -> Vec<InstanceId> {
+    let records = region.twin().instances().into_iter();
+    let running = records.filter(|record| record.instance.state == InstanceState::Running);
+    running.map(|record| record.instance.id.clone()).take(first).collect()
+}
+
 fn push_instance(region: &SimulatedRegion, to: InstanceState) -> Result<(), String> {
-    let running = region.twin().instances().into_iter().map(|record| record.instance.clone());
-    let first =
-        running.filter(|instance| instance.state == InstanceState::Running).min_by(|a, b| a.id.cmp(&b.id));
-    let first = first.ok_or("no instance is running")?;
-    region.twin().push_instance(&first.id, to).map_err(|error| error.to_string())
+    let first = running(region, 1).pop().ok_or("no instance is running")?;
+    region.twin().push_instance(&first, to).map_err(|error| error.to_string())
+}
+
+fn set_status_check(
+    region: &SimulatedRegion,
+    check: &str,
+    status: &str,
+    instances: usize,
+) -> Result<(), String> {
+    let check = StatusCheck::parse(check).ok_or_else(|| format!("`{check}` isn't `instance` or `system`"))?;
+    let impairment = match status {
+        "impaired" => Impairment::Fails,
+        "ok" => Impairment::Passes,
+        other => return Err(format!("`{other}` isn't `impaired` or `ok`")),
+    };
+    for id in running(region, instances) {
+        region.twin().set_status_check(&id, check, impairment).map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 /// Makes or ends a capacity reservation; other steps do neither.

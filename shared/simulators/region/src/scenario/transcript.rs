@@ -149,6 +149,12 @@ fn describe(step: &ScenarioStep) -> String {
         ScenarioStep::InterruptSpot {} => "interrupt a spot instance".to_owned(),
         ScenarioStep::StopInstance {} => "somebody stops an instance".to_owned(),
         ScenarioStep::TerminateInstance {} => "somebody terminates an instance".to_owned(),
+        ScenarioStep::InstanceStatus { check, status, instances: 1 } => {
+            format!("the {check} status check of an instance is {status}")
+        }
+        ScenarioStep::InstanceStatus { check, status, instances } => {
+            format!("the {check} status checks of {instances} instances are {status}")
+        }
         ScenarioStep::NodeCondition { condition, status, nodes: 1 } => {
             format!("condition {condition} of a Node becomes {status}")
         }
