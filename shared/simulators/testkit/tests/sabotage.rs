@@ -49,7 +49,7 @@ breaks! {
     lost_profiles_remembered: LostProfilesRemembered, ReadyAgain, Quick, 60;
     denials_last: DenialsLast, ReadyAgain, Fair, 60;
     failures_forgotten: FailuresForgotten, FailedPassedOver, Fair, 160;
-    policy_ignored: PolicyIgnored, ImagesAccepted, Quick, 100;
+    policy_ignored: PolicyIgnored, ImagesAccepted, Slow, 100;
     retags_unseen: RetagsUnseen, NewestTaken, Quick, 30;
     emptied_forgotten: EmptiedForgotten, EmptyNodesGo, Slow, 60;
     dear_types: DearTypes, ConsolidationSaves, Quick, 60;
