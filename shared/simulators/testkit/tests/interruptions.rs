@@ -163,8 +163,8 @@ fn lost(workload: Workload, start: i64, order: &str) -> u64 {
 /// The pool, which may have on-demand nodes too.
 fn with_on_demand(region: &SimulatedRegion) -> Value {
     let pools = region.site(&name()).unwrap().cluster().objects(Kind::NodePool);
-    let mut pool = Value::clone(&pools[0]);
-    pool["spec"]["template"]["spec"]["requirements"][0]["values"] = json!(["spot", "on-demand"]);
+    let mut pool = Value::clone(pools.first().unwrap());
+    *pool.pointer_mut("/spec/template/spec/requirements/0/values").unwrap() = json!(["spot", "on-demand"]);
     pool
 }
 

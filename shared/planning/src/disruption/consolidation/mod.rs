@@ -60,8 +60,14 @@ pub(crate) fn consolidate<'a>(
         let kept = view.node.as_ref().is_none_or(|node| held(input, node, PodsWord::Counts).is_err());
         empty.contains_key(&view.claim.name) && !kept
     };
-    let closed = |view: &&ClaimView| takes_no_pods(input, view) || goes(view);
+    let closed = |view: &&ClaimView| opens_at(input, view).is_some() || goes(view);
     world.close(input.claims.iter().filter(closed).filter_map(node_name));
+    // Nothing else tells when they take pods again.
+    if let Some(at) = input.claims.iter().filter_map(|view| opens_at(input, view)).max()
+        && !nodes.is_empty()
+    {
+        look_again(plan, at);
+    }
     let free: Vec<usize> =
         nodes.iter().enumerate().filter(|(_, used)| used.kept.is_none()).map(|(index, _)| index).collect();
     let totals = PoolTotals::of(input, &nodes);
@@ -144,13 +150,13 @@ fn next_turn(now: Timestamp) -> Timestamp {
     now.saturating_add(TURN).unwrap_or(now).saturating_sub(SignedDuration::from_secs(since)).unwrap_or(now)
 }
 
-/// Whether pods came to the node so lately that its pool's `consolidateAfter` isn't over.
-fn takes_no_pods(input: &DisruptionInput, view: &ClaimView) -> bool {
+/// When the node takes pods of others again, if pods came to it so lately that its pool's `consolidateAfter` isn't over.
+fn opens_at(input: &DisruptionInput, view: &ClaimView) -> Option<Timestamp> {
     let pool = input.pools.iter().find(|pool| pool.name == view.claim.pool);
-    let after = pool.and_then(|pool| pool.disruption.consolidate_after);
-    let settled = view.node.as_ref().and_then(|node| candidate::settled_at(view, node));
-    let end = settled.zip(after).map(|(at, after)| at.checked_add(after).unwrap_or(Timestamp::MAX));
-    end.is_some_and(|end| input.now < end)
+    let after = pool?.disruption.consolidate_after?;
+    let settled = candidate::settled_at(view, view.node.as_ref()?)?;
+    let end = settled.checked_add(after).unwrap_or(Timestamp::MAX);
+    (input.now < end).then_some(end)
 }
 
 /// What these nodes save; `None` if their pods have no place elsewhere.

@@ -301,6 +301,8 @@ fn c110_a_node_that_pods_came_to_lately_takes_no_others() {
     let gone = |world: &DisruptionInput| candidates(&after(world, 60).0).len();
     assert_eq!(gone(&with(-300, Some(60))), 1);
     assert_eq!(gone(&with(50, Some(60))), 0);
+    // In a quiet cluster nothing else wakes the function then.
+    assert_eq!(after(&with(50, Some(60)), 60).0.wake_at, Some(at(110)));
     // A pool that never consolidates has no such time.
     assert_eq!(gone(&with(50, None)), 1);
 
