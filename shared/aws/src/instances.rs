@@ -92,11 +92,11 @@ pub(crate) fn status(from: &sdk::InstanceStatus) -> Result<InstanceStatus, Malfo
         let since = summary.details().iter().filter_map(|detail| detail.impaired_since.as_ref()).min();
         impaired.insert(check, optional_moment(since, "ImpairedSince")?);
     }
-    let events = from.events().iter().filter_map(|found| event(found).transpose());
+    let announced = from.events().iter().filter_map(|found| event(found).transpose());
     Ok(InstanceStatus {
         id: parsed(from.instance_id.as_deref(), "InstanceId")?,
         impaired,
-        events: events.collect::<Result<_, _>>()?,
+        events: announced.collect::<Result<_, _>>()?,
     })
 }
 
