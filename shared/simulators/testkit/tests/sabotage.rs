@@ -34,7 +34,7 @@ breaks! {
     going_not_counted: GoingNotCounted, BudgetsHold, Slow, 60;
     cluster_budget_unseen: ClusterBudgetUnseen, ClusterBudgetHolds, Slow, 60;
     cluster_pause_unseen: ClusterPauseUnseen, PausesHold, Slow, 60;
-    pool_pauses_unseen: PoolPausesUnseen, PausesHold, Slow, 100;
+    pool_pauses_unseen: PoolPausesUnseen, PausesHold, Fair, 120;
     expiry_unseen: ExpiryUnseen, ExpiredNodesGo, Slow, 200;
     budgets_of_pods_ignored: BudgetsOfPodsIgnored, PodBudgetsHold, Slow, 60;
     journal_lost: JournalLost, JournalExplains, Quick, 60;
