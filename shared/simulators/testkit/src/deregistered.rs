@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tenon_domain::claim::ClaimState;
+use tenon_domain::claim::{Claim, ClaimState};
 use tenon_domain::id::ClaimName;
+use tenon_region::engine::SimulatedRegion;
 
 use crate::history::ClusterMoment;
 use crate::invariants::{Invariant, has_deadline};
@@ -39,14 +40,20 @@ impl Deregistrations {
     }
 }
 
-/// No instance is terminated before load balancers had the time of its pool, from the drain's begin.
+/// No instance is terminated before load balancers had the time of its pool, from the drain's begin. Instances
+/// that fail a status check aside: their drain may end at once.
 ///
 /// # Errors The invariant, and the finding.
 pub(crate) fn invariant_deregistration_waited(
+    region: &SimulatedRegion,
     moment: &ClusterMoment,
     seen: &mut Deregistrations,
 ) -> Result<(), (Invariant, String)> {
     let Deregistrations { pools, began } = seen;
+    let is_impaired = |claim: &Claim| {
+        let record = claim.state.instance().and_then(|held| region.twin().instance(&held.id));
+        record.is_some_and(|record| !record.impaired.is_empty())
+    };
     for claim in &moment.claims {
         let Some(time) = pools.get(claim.pool.as_str()) else { continue };
         match &claim.state {
@@ -54,7 +61,7 @@ pub(crate) fn invariant_deregistration_waited(
                 began.insert(claim.name.clone(), *at);
             }
             ClaimState::Drained { reason, at, .. } | ClaimState::Terminating { reason, at, .. }
-                if !has_deadline(*reason) =>
+                if !has_deadline(*reason) && !is_impaired(claim) =>
             {
                 let Some(since) = began.get(&claim.name) else { continue };
                 if at.duration_since(*since) < *time {

@@ -92,7 +92,7 @@ impl Watched {
         invariant_shifted_zones_are_left_alone(moment, &mut history.shifts)?;
         invariant_deleted_are_tainted(region, &self.cluster)?;
         invariant_volumes_detached(region, &self.cluster, moment)?;
-        invariant_deregistration_waited(moment, &mut self.deregistrations)?;
+        invariant_deregistration_waited(region, moment, &mut self.deregistrations)?;
         if self.repairs == FeatureGate::Enabled {
             invariant_sick_nodes_go(region, &self.cluster, moment)?;
         }
