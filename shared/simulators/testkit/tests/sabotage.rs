@@ -57,7 +57,7 @@ breaks! {
     evicted_at_once: EvictedAtOnce, ReplacementFirst, Slow, 60;
     volumes_unseen: VolumesUnseen, VolumesDetached, Slow, 60;
     deregistration_unseen: DeregistrationUnseen, DeregistrationWaited, Slow, 60;
-    sickness_unseen: SicknessUnseen, SickNodesGo, Slow, 200;
+    sickness_unseen: SicknessUnseen, SickNodesGo, Fair, 200;
     classes_unheld: ClassesUnheld, ClassesOutlastClaims, Slow, 60;
     impairment_unseen: ImpairmentUnseen, ImpairedNodesGo, Slow, 200;
     strangers_adopted: StrangersAdopted, RestoreKillsNothing, Restored, 200;
