@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-use tenon_domain::claim::ClaimPhase;
 use tenon_domain::labels::EC2NODECLASS_FINALIZER;
 use tenon_domain::report::counted;
 use tenon_snapshot::object::{self, Kind, ObjectKey, text};
@@ -72,9 +71,8 @@ pub(super) fn plan_class_end(
 
 /// NodeClaims of the class, other controllers' too.
 fn users<'a>(class: &str, decided: &'a Decided, shown: &'a ShownObjects) -> BTreeSet<&'a str> {
-    let lives = |phase: ClaimPhase| phase == ClaimPhase::Planned || phase.has_instance();
     let claims =
-        decided.claims.values().filter(|claim| claim.class.as_str() == class && lives(claim.phase()));
+        decided.claims.values().filter(|claim| claim.class.as_str() == class && !claim.phase().is_final());
     let refers = |claim: &&object::Object| text(claim, "/spec/nodeClassRef/name") == Some(class);
     let objects = shown.claims.iter().filter(refers).map(|claim| object::name(claim));
     claims.map(|claim| claim.name.as_str()).chain(objects).collect()

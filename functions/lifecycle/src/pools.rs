@@ -8,7 +8,7 @@
 
 use tenon_domain::Timestamp;
 use tenon_domain::api::NodePool;
-use tenon_domain::claim::{Claim, ClaimPhase, LaunchOutcome};
+use tenon_domain::claim::{Claim, LaunchOutcome};
 use tenon_domain::class_status::{ConditionStatus, ConditionType};
 use tenon_domain::id::NodePoolName;
 use tenon_domain::labels::PAUSE_DISRUPTION;
@@ -44,7 +44,7 @@ fn same(before: &PoolStatus, after: &PoolStatus) -> bool {
 
 fn status(pool: &NodePool, before: Option<&PoolStatus>, input: &LifecycleInput) -> PoolStatus {
     let claims: Vec<&Claim> =
-        input.claims.values().filter(|claim| claim.pool == pool.name && counts(claim)).collect();
+        input.claims.values().filter(|claim| claim.pool == pool.name && !claim.phase().is_final()).collect();
     let nodes = u64::try_from(claims.len()).unwrap_or(u64::MAX);
     let mut resources = ResourceList::new();
     for claim in &claims {
@@ -60,11 +60,6 @@ fn status(pool: &NodePool, before: Option<&PoolStatus>, input: &LifecycleInput) 
         resources,
         conditions: conditions(pool, before, input),
     }
-}
-
-/// Whether a claim is one of its pool's nodes.
-fn counts(claim: &Claim) -> bool {
-    claim.phase() == ClaimPhase::Planned || claim.phase().has_instance()
 }
 
 /// The capacity of a claim: its Node's, or its type's, or its requests.

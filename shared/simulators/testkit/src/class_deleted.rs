@@ -5,7 +5,6 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenon_domain::claim::ClaimPhase;
 use tenon_domain::id::ClusterName;
 use tenon_region::engine::SimulatedRegion;
 use tenon_simulated_cluster::SimulatedCluster;
@@ -35,7 +34,7 @@ pub(crate) struct ClassDeletions {
 
 impl ClassDeletions {
     pub(crate) fn new(seed: u64) -> Self {
-        let mut dice = Dice::new(seed, 20);
+        let mut dice = Dice::new(seed, 22);
         let deletes = dice.permille(300);
         Self { dice, deletes, since: None, pools: Vec::new() }
     }
@@ -122,10 +121,9 @@ pub(crate) fn invariant_classes_outlast_claims(
         seen.0 = Some(site.agent_looked_at());
         return Ok(());
     }
-    let lives = |phase: ClaimPhase| phase == ClaimPhase::Planned || phase.has_instance();
     let outlasts = |at: Timestamp| {
         let is_held = |created_at| at.duration_since(created_at) > HELD_WITHIN;
-        moment.claims.iter().find(|claim| is_held(claim.created_at) && lives(claim.phase()))
+        moment.claims.iter().find(|claim| is_held(claim.created_at) && !claim.phase().is_final())
     };
     match seen.0.and_then(outlasts) {
         Some(claim) => {

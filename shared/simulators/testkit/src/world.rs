@@ -122,7 +122,7 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
             set(pool, &["metadata", "annotations", REBALANCE], json!(order));
         }
     }
-    let mut balancers = Dice::new(seed, 18);
+    let mut balancers = Dice::new(seed, 23);
     for pool in objects.iter_mut().filter(|object| object["kind"] == "NodePool") {
         if balancers.permille(300)
             && let Some((time, _)) = balancers.pick(&TIMES)

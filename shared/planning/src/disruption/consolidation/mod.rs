@@ -60,12 +60,12 @@ pub(crate) fn consolidate<'a>(
         let kept = view.node.as_ref().is_none_or(|node| held(input, node, PodsWord::Counts).is_err());
         empty.contains_key(&view.claim.name) && !kept
     };
-    let closed = |view: &&ClaimView| opens_at(input, view).is_some() || goes(view);
+    let opens = |view: &'a ClaimView| Some((&view.claim.name, opens_at(input, view)?));
+    let opening: BTreeMap<_, Timestamp> = input.claims.iter().filter_map(opens).collect();
+    let closed = |view: &&ClaimView| opening.contains_key(&view.claim.name) || goes(view);
     world.close(input.claims.iter().filter(closed).filter_map(node_name));
     // Nothing else tells when they take pods again.
-    if let Some(at) = input.claims.iter().filter_map(|view| opens_at(input, view)).max()
-        && !nodes.is_empty()
-    {
+    if let Some(at) = opening.into_values().max().filter(|_| !nodes.is_empty()) {
         look_again(plan, at);
     }
     let free: Vec<usize> =
