@@ -8,7 +8,6 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tenon_domain::snapshot::ActionProgress;
 use tenon_snapshot::{Kube, Versions};
 use tenon_table::Table;
 use tokio::sync::watch;

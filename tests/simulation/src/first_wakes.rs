@@ -2,7 +2,6 @@
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -55,19 +54,12 @@ pub(crate) fn run(arguments: &FirstWakesArguments) -> ExitCode {
     let begun = Instant::now();
     let histories = arguments.histories();
     let violations: Mutex<Vec<Violation>> = Mutex::default();
-    let next = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..threads(arguments.threads) {
-            scope.spawn(|| {
-                loop {
-                    let index = usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap_or(usize::MAX);
-                    let Some(history) = histories.get(index) else { return };
-                    if let Err(violation) = history.check() {
-                        say(&violation.to_string());
-                        violations.lock().unwrap_or_else(PoisonError::into_inner).push(*violation);
-                    }
-                }
-            });
+    let numbers = 0..u64::try_from(histories.len()).unwrap_or(u64::MAX);
+    threads::each(numbers, arguments.threads, |number| {
+        let Some(history) = usize::try_from(number).ok().and_then(|index| histories.get(index)) else { return };
+        if let Err(violation) = history.check() {
+            say(&violation.to_string());
+            violations.lock().unwrap_or_else(PoisonError::into_inner).push(*violation);
         }
     });
     let failed = violations.into_inner().unwrap_or_else(PoisonError::into_inner).len();

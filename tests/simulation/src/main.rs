@@ -1,14 +1,15 @@
 //! Runs seeds of the simulation and checks the invariants.
 //!
 //! `cargo run --release -p tenon-simulation -- --seeds 10000` runs seeds 0 to 9999; `--seed N` replays one.
-//! `first-wakes` runs every order of the functions' first wakes instead.
+//! `first-wakes` runs every order of the functions' first wakes instead, `money` compares what histories cost.
 
 mod first_wakes;
+mod money;
+mod threads;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -45,8 +46,8 @@ struct Arguments {
     /// Break the code in one place, to see an invariant fail: the name of a sabotage.
     #[arg(long, value_parser = sabotage_named)]
     sabotage: Option<Sabotage>,
-    /// The pace: quick, slow, fair (slow, and no call fails), or restored (slow, and the table is restored) [default:
-    /// each seed's own].
+    /// The pace: quick, slow, fair (slow, and no call fails), restored (slow, and the table is restored), or long (steps
+    /// of up to ten minutes) [default: each seed's own].
     #[arg(long, value_parser = pace_named)]
     pace: Option<HistoryPace>,
     /// The number of threads [default: the processors].
@@ -57,6 +58,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     FirstWakes(first_wakes::FirstWakesArguments),
+    Money(money::MoneyArguments),
 }
 
 #[derive(Default)]
@@ -90,35 +92,22 @@ impl Tally {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Some(Command::FirstWakes(arguments)) = &arguments.command {
-        return first_wakes::run(arguments);
+    match &arguments.command {
+        Some(Command::FirstWakes(arguments)) => return first_wakes::run(arguments),
+        Some(Command::Money(arguments)) => return money::run(arguments),
+        None => {}
     }
     let sabotage = arguments.sabotage;
     let (first, seeds) = arguments.seed.map_or((arguments.first, arguments.seeds), |seed| (seed, 1));
     let begun = Instant::now();
     let tally = Mutex::new(Tally::default());
-    let next = AtomicU64::new(first);
-    std::thread::scope(|scope| {
-        for _ in 0..threads(arguments.threads) {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first.saturating_add(seeds) {
-                        return;
-                    }
-                    let outcome = simulate(SimulationOptions {
-                        seed,
-                        steps: arguments.steps,
-                        sabotage,
-                        pace: arguments.pace,
-                    });
-                    if let Err(violation) = &outcome {
-                        say(&violation.to_string());
-                    }
-                    tally.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
-                }
-            });
+    threads::each(first..first.saturating_add(seeds), arguments.threads, |seed| {
+        let (steps, pace) = (arguments.steps, arguments.pace);
+        let outcome = simulate(SimulationOptions { seed, steps, sabotage, pace });
+        if let Err(violation) = &outcome {
+            say(&violation.to_string());
         }
+        tally.lock().unwrap_or_else(PoisonError::into_inner).add(outcome);
     });
     let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
     report(&tally, &arguments, begun.elapsed().as_secs_f64())
@@ -130,18 +119,14 @@ fn pace_named(name: &str) -> Result<HistoryPace, String> {
         "slow" => Ok(HistoryPace::Slow),
         "fair" => Ok(HistoryPace::Fair),
         "restored" => Ok(HistoryPace::Restored),
-        other => Err(format!("unknown pace `{other}`: give `quick`, `slow`, `fair` or `restored`")),
+        "long" => Ok(HistoryPace::Long),
+        other => Err(format!("unknown pace `{other}`: give `quick`, `slow`, `fair`, `restored` or `long`")),
     }
 }
 
 fn sabotage_named(name: &str) -> Result<Sabotage, String> {
     let found = Sabotage::ALL.into_iter().find(|sabotage| format!("{sabotage:?}") == name);
     found.ok_or_else(|| format!("unknown sabotage: give one of {:?}", Sabotage::ALL))
-}
-
-/// The number of threads: the given one, or the number of processors.
-fn threads(asked: Option<usize>) -> usize {
-    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get)).max(1)
 }
 
 /// Prints a line. A closed output is ignored: the exit status still shows the result.

@@ -224,6 +224,12 @@ impl SimulatedCluster {
         self.state().silence(provider_id);
     }
 
+    /// Whether the kubelet of an instance is silent, which its Node shows only some time later.
+    #[must_use]
+    pub fn is_silent(&self, provider_id: &str) -> bool {
+        self.state().is_silent(provider_id)
+    }
+
     /// One object.
     #[must_use]
     pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Object> {

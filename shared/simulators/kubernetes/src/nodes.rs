@@ -76,6 +76,10 @@ impl ClusterState {
         self.after(self.config.unreachable_after, Timer::Unreachable(instance.to_owned()));
     }
 
+    pub(super) fn is_silent(&self, instance: &str) -> bool {
+        self.kubelets.get(instance).is_some_and(|kubelet| kubelet.power == Power::Silent)
+    }
+
     fn is_ready(&self, instance: &str) -> bool {
         let node = self.node_of(instance).and_then(|key| self.store.get(&key));
         node.is_some_and(|node| object::condition(node, "Ready") == Some("True"))

@@ -23,6 +23,7 @@ mod history;
 pub mod invariants;
 pub mod learned;
 pub mod marks;
+mod money;
 mod outage;
 mod pace;
 pub mod passed_over;
@@ -52,6 +53,7 @@ pub use first_wakes::{
 };
 pub use history::History;
 pub use invariants::{Invariant, Violation};
+pub use money::{Spent, spent};
 pub use pace::HistoryPace;
 pub use reached::Situation;
 pub use sabotage::Sabotage;

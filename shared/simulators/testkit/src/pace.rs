@@ -19,6 +19,8 @@ pub enum HistoryPace {
     Fair,
     /// The same, and the table is restored on the way.
     Restored,
+    /// A step is up to ten minutes, so that what nodes cost shows.
+    Long,
 }
 
 impl HistoryPace {
@@ -27,6 +29,7 @@ impl HistoryPace {
         match self {
             Self::Quick => 4,
             Self::Slow | Self::Fair | Self::Restored => 60,
+            Self::Long => 600,
         }
     }
 
@@ -34,7 +37,7 @@ impl HistoryPace {
     pub(crate) const fn longest_outage(self) -> u64 {
         match self {
             Self::Quick => 120,
-            Self::Slow | Self::Fair | Self::Restored => 900,
+            Self::Slow | Self::Fair | Self::Restored | Self::Long => 900,
         }
     }
 
@@ -43,7 +46,7 @@ impl HistoryPace {
     pub(crate) const fn class_lag(self) -> SignedDuration {
         match self {
             Self::Fair => SignedDuration::from_secs(SEEN_WITHIN.as_secs() + LOOKS.as_secs()),
-            Self::Quick | Self::Slow | Self::Restored => {
+            Self::Quick | Self::Slow | Self::Restored | Self::Long => {
                 SignedDuration::from_secs(2 * SEEN_WITHIN.as_secs() + LOOKS.as_secs())
             }
         }
@@ -53,7 +56,7 @@ impl HistoryPace {
     pub(crate) const fn second_look(self) -> SignedDuration {
         match self {
             Self::Quick => SignedDuration::from_mins(3),
-            Self::Slow | Self::Fair | Self::Restored => SignedDuration::from_mins(15),
+            Self::Slow | Self::Fair | Self::Restored | Self::Long => SignedDuration::from_mins(15),
         }
     }
 }

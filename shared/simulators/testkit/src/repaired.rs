@@ -79,15 +79,13 @@ pub(crate) fn impair(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut
 pub(crate) fn mend(region: &SimulatedRegion, cluster: &ClusterName) {
     let Some(site) = region.site(cluster) else { return };
     for node in site.cluster().objects(Kind::Node) {
-        let Some(id) = instance_of(&node).filter(|_| impaired_since(region, &node).is_some()) else {
-            continue;
-        };
-        if condition(&node, "Ready") == Some("True") {
+        let Some(id) = instance_of(&node) else { continue };
+        if text(&node, PROVIDER_ID).is_some_and(|provider_id| site.cluster().is_silent(provider_id)) {
+            let _ = region.twin().push_instance(&id, InstanceState::ShuttingDown);
+        } else if impaired_since(region, &node).is_some() {
             for check in StatusCheck::ALL {
                 let _ = region.twin().set_status_check(&id, check, Impairment::Passes);
             }
-        } else {
-            let _ = region.twin().push_instance(&id, InstanceState::ShuttingDown);
         }
     }
 }

@@ -12,7 +12,7 @@ use tenon_domain::wake::FunctionName;
 use tenon_memory_table::Backup;
 use tenon_region::engine::SimulatedRegion;
 use tenon_region::happening::Listeners;
-use tenon_region::scenario::{self, build};
+use tenon_region::scenario::{self, Scenario, build};
 use tenon_snapshot::Kind;
 use tenon_snapshot::object::at;
 
@@ -23,6 +23,7 @@ use crate::empty::invariant_empty_nodes_go;
 use crate::history::ClusterMoment;
 use crate::invariants::{self, Found, Invariant, SettledRegion, Violation};
 use crate::marks::{self, MarksSeen};
+use crate::money::Meter;
 use crate::pace::HistoryPace;
 use crate::random::Dice;
 use crate::reached::{Reached, Situation};
@@ -90,8 +91,20 @@ pub fn simulate_digest(options: SimulationOptions) -> Result<(SimulationOutcome,
     Ok((play.outcome(), Digest::of_texts(items.iter().map(String::as_str))))
 }
 
+/// What the instances of a history cost in USD, until its world calms down.
+///
+/// # Errors The first [`Violation`].
+pub(crate) fn spent(options: SimulationOptions, world: &Scenario) -> Result<f64, Box<Violation>> {
+    let mut play = Play::of(options, world)?;
+    for step in 0..options.steps {
+        play.step = step;
+        play.live()?;
+    }
+    Ok(play.meter.spent())
+}
+
 fn play(options: SimulationOptions) -> Result<Play, Box<Violation>> {
-    let mut play = Play::new(options)?;
+    let mut play = Play::of(options, &crate::world::scenario(options.seed))?;
     for step in 0..options.steps {
         play.step = step;
         play.live()?;
@@ -132,17 +145,17 @@ struct Play {
     reached: Reached,
     backups: Vec<(Timestamp, Backup)>,
     pace: HistoryPace,
+    meter: Meter,
 }
 
 /// How often, in a thousand steps, a Deployment of the second cluster gets other replicas.
 const SECOND_SCALES: u64 = 350;
 
 impl Play {
-    fn new(options: SimulationOptions) -> Result<Self, Box<Violation>> {
+    fn of(options: SimulationOptions, world: &Scenario) -> Result<Self, Box<Violation>> {
         let chaos = Arc::new(Chaos::new(options.seed, options.sabotage));
-        let world = crate::world::scenario(options.seed);
         let hooks = Arc::clone(&chaos);
-        let made = build(&world, &scenario::SetupOptions { hooks, ..scenario::SetupOptions::default() });
+        let made = build(world, &scenario::SetupOptions { hooks, ..scenario::SetupOptions::default() });
         let cluster = ClusterName::parse(CLUSTER);
         let (Ok(mut region), Ok(cluster)) = (made, cluster) else {
             return Err(Box::new(Violation {
@@ -179,6 +192,7 @@ impl Play {
             reached: Reached::default(),
             backups: Vec::new(),
             pace,
+            meter: Meter::default(),
         })
     }
 
@@ -202,6 +216,7 @@ impl Play {
         let until = self.region.now().checked_add(time).unwrap_or(Timestamp::MAX);
         self.region.run_until(until);
         self.region.take_happenings();
+        self.meter.read(&self.region);
         self.judge()
     }
 

@@ -28,7 +28,7 @@ breaks! {
     states_go_back: StatesGoBack, StatesGoForward, Quick, 100;
     empty_launches: EmptyLaunches, PodsRun, Quick, 3;
     counts_forgotten: CountsForgotten, PodsCountedOnce, Quick, 60;
-    launches_lost: LaunchesLost, SettledStays, Fair, 15;
+    launches_lost: LaunchesLost, SettledStays, Quick, 30;
     newest_flaps: NewestFlaps, SettledStays, Slow, 40;
     pending_looks_available: PendingLooksAvailable, ImagesAvailable, Slow, 60;
     going_not_counted: GoingNotCounted, BudgetsHold, Slow, 60;

@@ -1,0 +1,74 @@
+//! How long Tenon takes when EC2 takes back 300 of 1,000 nodes in the same second.
+//!
+//! Prints its figures: `cargo test -p tenon-testkit --test mass_interruption -- --nocapture`.
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+
+use std::collections::BTreeSet;
+
+use jiff::SignedDuration;
+use serde_json::json;
+use tenon_domain::claim::ClaimPhase;
+use tenon_domain::id::InstanceId;
+use tenon_region::engine::SimulatedRegion;
+
+mod one_pool;
+
+use one_pool::{LARGE, OnePool, deployment, name, never, pass};
+
+const NODES: u32 = 1_000;
+const INTERRUPTED: usize = 300;
+const LOOK: SignedDuration = SignedDuration::from_millis(100);
+/// All that EC2 gives.
+const NOTICE: SignedDuration = SignedDuration::from_mins(2);
+
+fn running(region: &SimulatedRegion) -> BTreeSet<InstanceId> {
+    let instances = region.twin().instances().into_iter();
+    instances.filter(|one| one.terminated_at.is_none()).map(|one| one.instance.id.clone()).collect()
+}
+
+/// Claims of these instances that drain.
+fn draining(region: &SimulatedRegion, of: &BTreeSet<InstanceId>) -> usize {
+    let ours = |held: Option<&InstanceId>| held.is_some_and(|id| of.contains(id));
+    let claims = region.claims(&name()).into_iter();
+    claims
+        .filter(|claim| claim.phase() == ClaimPhase::Draining)
+        .filter(|claim| ours(claim.state.instance().map(|held| &held.id)))
+        .count()
+}
+
+#[test]
+fn three_hundred_of_a_thousand_nodes_are_replaced_within_their_notice() {
+    let (annotations, disruption) = (json!({}), never("10%"));
+    let (title, capacity_type) = ("300 of 1,000 nodes", "spot");
+    let pool = OnePool { title, capacity_type, start: 45, annotations, disruption, types: &LARGE };
+    let mut region = pool.region();
+    pass(&mut region, SignedDuration::from_mins(3));
+    let spec = json!({"containers": [{"name": "web", "resources": {"requests": {"cpu": "1500m"}}}]});
+    region.site(&name()).unwrap().cluster().apply(deployment("web", NODES, spec)).unwrap();
+    pass(&mut region, SignedDuration::from_mins(20));
+    let old = running(&region);
+    assert_eq!(old.len(), usize::try_from(NODES).unwrap());
+
+    let taken: BTreeSet<InstanceId> = old.iter().take(INTERRUPTED).cloned().collect();
+    for id in &taken {
+        region.twin().interrupt_spot(id).unwrap();
+    }
+    let begun = region.now();
+    let (mut decided, mut requested) = (None, None);
+    while requested.is_none() {
+        pass(&mut region, LOOK);
+        let since = region.now().duration_since(begun);
+        assert!(since < NOTICE, "decided {decided:?}, {} replaced", running(&region).difference(&old).count());
+        if decided.is_none() && draining(&region, &taken) == INTERRUPTED {
+            decided = Some(since);
+        }
+        if running(&region).difference(&old).count() >= INTERRUPTED {
+            requested = Some(since);
+        }
+    }
+    println!(
+        "{INTERRUPTED} of {NODES} nodes interrupted: all drains decided after {:#}, all replacements launched after {:#}",
+        decided.unwrap(),
+        requested.unwrap()
+    );
+}
