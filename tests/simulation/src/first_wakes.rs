@@ -56,7 +56,9 @@ pub(crate) fn run(arguments: &FirstWakesArguments) -> ExitCode {
     let violations: Mutex<Vec<Violation>> = Mutex::default();
     let numbers = 0..u64::try_from(histories.len()).unwrap_or(u64::MAX);
     threads::each(numbers, arguments.threads, |number| {
-        let Some(history) = usize::try_from(number).ok().and_then(|index| histories.get(index)) else { return };
+        let Some(history) = usize::try_from(number).ok().and_then(|index| histories.get(index)) else {
+            return;
+        };
         if let Err(violation) = history.check() {
             say(&violation.to_string());
             violations.lock().unwrap_or_else(PoisonError::into_inner).push(*violation);

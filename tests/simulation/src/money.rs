@@ -19,7 +19,7 @@ pub(crate) struct MoneyArguments {
     #[arg(long, default_value_t = 0)]
     first: u64,
     /// The steps of each seed, of up to ten minutes.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 300)]
     steps: u32,
     /// The number of threads [default: the processors].
     #[arg(long)]

@@ -4,11 +4,11 @@ use tenon_domain::api::node_class::PlacementGroupSelector;
 use tenon_domain::id::InstanceId;
 use tenon_domain::zonal_shift::ShiftedZone;
 
+use super::RegionTwin;
 use super::buckets::{Cost, Narrowing};
 use super::call::Call;
 use super::faults::FaultEffect;
 use super::state::{TwinState, error};
-use super::{RegionTwin, prices};
 use tenon_ec2::data;
 use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
@@ -85,7 +85,7 @@ impl RegionTwin {
             let Some(on_demand) = state.on_demand.get(instance_type).filter(|_| spot) else { continue };
             for zone in zones {
                 let price = state.spot_price(*on_demand, instance_type, zone);
-                let since = prices::spot_since(state.priced_at());
+                let since = state.priced_since();
                 all.push(SpotPrice {
                     instance_type: instance_type.clone(),
                     zone: zone.clone(),

@@ -11,6 +11,7 @@ use tenon_domain::money::UsdPerHour;
 use tenon_domain::zonal_shift::ShiftEnd;
 
 use super::denials::DeniedCall;
+use super::prices::HeldPrices;
 use super::records::{CallCount, InstanceRecord, LaunchRecord, RequestRecord};
 use super::{
     Call, CapacityPool, Fault, HealthEvent, ImageDefect, Impairment, NewImage, NotPossible, PublishedFamily,
@@ -450,9 +451,9 @@ impl RegionTwin {
         self.with(|state| state.calls.clone())
     }
 
-    /// Lets spot prices stay as they are from now on.
-    pub fn hold_spot_prices(&self) {
-        self.with(|state| state.prices_held_at = Some(state.now));
+    /// Lets spot prices stay within so many thousandths of what they are, from now on.
+    pub fn hold_spot_prices(&self, within: u64) {
+        self.with(|state| state.prices_held = Some(HeldPrices { at: state.now, within }));
     }
 
     /// The current price of a type in a zone; `None` without one.

@@ -18,20 +18,35 @@ const STEPS_TO_TURN: i64 = 36;
 /// EC2 quotes spot prices in ten-thousandths of a dollar.
 const TICK_NANOS: u64 = 100_000;
 
+/// Spot prices that stay near those of a moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HeldPrices {
+    pub(super) at: Timestamp,
+    /// How far from them, in thousandths.
+    pub(super) within: u64,
+}
+
 impl TwinState {
-    /// The moment whose spot prices hold now.
-    pub(super) fn priced_at(&self) -> Timestamp {
-        self.prices_held_at.unwrap_or(self.now)
+    /// Since when the present spot prices hold.
+    pub(super) fn priced_since(&self) -> Timestamp {
+        let held = self.prices_held.filter(|held| held.within == 0);
+        spot_since(held.map_or(self.now, |held| held.at))
     }
 
     /// The present spot price of a type in a zone.
     pub(super) fn spot_price(&self, on_demand: UsdPerHour, of: &InstanceType, zone: &Zone) -> UsdPerHour {
-        spot(self.config.seed, on_demand, of, zone, self.priced_at())
+        let Some(HeldPrices { at, within }) = self.prices_held else {
+            return spot(self.config.seed, on_demand, of, zone, self.now);
+        };
+        let price = spot(self.config.seed, on_demand, of, zone, at).nanos();
+        let step = self.now.as_second().div_euclid(STEP_SECONDS).to_string();
+        let moved = draw(self.config.seed, &["held", of.as_str(), zone.as_str(), &step]) % (2 * within + 1);
+        UsdPerHour::from_nanos(price.saturating_mul(1000_u64.saturating_sub(within) + moved) / 1000)
     }
 }
 
 /// When the spot price that holds at a moment began to hold.
-pub(super) fn spot_since(at: Timestamp) -> Timestamp {
+fn spot_since(at: Timestamp) -> Timestamp {
     let second = at.as_second().div_euclid(STEP_SECONDS).saturating_mul(STEP_SECONDS);
     Timestamp::from_second(second).unwrap_or(at)
 }

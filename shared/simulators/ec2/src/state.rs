@@ -25,6 +25,7 @@ use super::instance_profiles::Profiles;
 use super::instances::TwinInstance;
 use super::network::TwinSubnet;
 use super::parameters::OwnParameters;
+use super::prices::HeldPrices;
 use super::published::PublishedReleases;
 use super::records::{CallCount, LaunchRecord, RequestRecord};
 use super::templates::TwinTemplate;
@@ -49,8 +50,8 @@ pub(super) enum DueEvent {
 pub(super) struct TwinState {
     pub(super) config: TwinConfig,
     pub(super) now: Timestamp,
-    /// Since when spot prices stay as they are, if they do.
-    pub(super) prices_held_at: Option<Timestamp>,
+    /// How spot prices stay as they are, if they do.
+    pub(super) prices_held: Option<HeldPrices>,
     /// When the world began.
     pub(super) started_at: Timestamp,
     pub(super) types: BTreeMap<InstanceType, Arc<InstanceTypeInfo>>,
@@ -120,7 +121,7 @@ impl TwinState {
         Ok(Self {
             config,
             now,
-            prices_held_at: None,
+            prices_held: None,
             started_at: now,
             types,
             offered,

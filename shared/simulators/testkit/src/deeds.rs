@@ -179,7 +179,7 @@ impl Doings {
         self.scarcity.end(region);
         self.shift_back(region, cluster);
         region.twin().clear_faults();
-        region.twin().hold_spot_prices();
+        region.twin().hold_spot_prices(0);
         self.allow_dry_runs(region);
         self.classes.end(region, cluster);
         self.make_pool(region, cluster);

@@ -19,7 +19,7 @@ pub enum HistoryPace {
     Fair,
     /// The same, and the table is restored on the way.
     Restored,
-    /// A step is up to ten minutes, so that what nodes cost shows.
+    /// A step is up to ten minutes, and most of them only scale a Deployment, so that what nodes cost shows.
     Long,
 }
 

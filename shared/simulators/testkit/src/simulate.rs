@@ -127,6 +127,12 @@ pub(crate) fn waiting_pods(region: &SimulatedRegion, cluster: &ClusterName) -> B
     waiting.filter_map(|pod| at(pod, "/metadata/uid")?.as_str().map(str::to_owned)).collect()
 }
 
+/// How many replicas a Deployment gets at most in a long history: it has days and nights.
+fn most_replicas(at: Timestamp) -> u64 {
+    let hour = at.as_second().div_euclid(3600).rem_euclid(24);
+    if (6..18).contains(&hour) { 20 } else { 4 }
+}
+
 struct Play {
     options: SimulationOptions,
     step: u32,
@@ -148,6 +154,11 @@ struct Play {
     meter: Meter,
 }
 
+/// The longest time between two looks of the invariants, in seconds.
+const LONGEST_PASS: i64 = 60;
+/// How often, in a thousand steps of a long history, nothing happens but that a Deployment gets other replicas: between
+/// two days of trouble lie quiet ones.
+const ORDINARY: u64 = 900;
 /// How often, in a thousand steps, a Deployment of the second cluster gets other replicas.
 const SECOND_SCALES: u64 = 350;
 
@@ -198,14 +209,22 @@ impl Play {
 
     /// One step: a deed, some time, the invariants.
     fn live(&mut self) -> Result<(), Box<Violation>> {
-        self.doings.act(&mut self.region, &self.cluster, &mut self.dice);
+        if self.pace == HistoryPace::Long && self.dice.permille(ORDINARY) {
+            deeds::scale(&self.region, &self.cluster, most_replicas(self.region.now()), &mut self.dice);
+        } else {
+            self.doings.act(&mut self.region, &self.cluster, &mut self.dice);
+        }
         for other in self.watched.iter().skip(1) {
             if self.second_dice.permille(SECOND_SCALES) {
                 deeds::scale(&self.region, &other.cluster, 5, &mut self.second_dice);
             }
         }
-        let seconds = i64::try_from(self.dice.between(1, self.pace.longest_step())).unwrap_or(1);
-        self.pass(SignedDuration::from_secs(seconds))?;
+        let mut seconds = i64::try_from(self.dice.between(1, self.pace.longest_step())).unwrap_or(1);
+        // The invariants compare moments: what happens between two isn't known in its order.
+        while seconds > 0 {
+            self.pass(SignedDuration::from_secs(seconds.min(LONGEST_PASS)))?;
+            seconds -= LONGEST_PASS;
+        }
         if self.pace == HistoryPace::Restored {
             self.maybe_restore();
         }

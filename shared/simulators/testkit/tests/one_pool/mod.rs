@@ -52,8 +52,12 @@ impl OnePool<'_> {
                         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [self.capacity_type]}]}},
                 "disruption": self.disruption},
         });
-        let cluster =
-            ClusterForm { name: CLUSTER.to_owned(), objects: vec![class, pool], ..ClusterForm::default() };
+        let cluster = ClusterForm {
+            name: CLUSTER.to_owned(),
+            objects: vec![class, pool],
+            spot_to_spot_consolidation: true,
+            ..ClusterForm::default()
+        };
         let scenario = Scenario {
             title: self.title.to_owned(),
             region: "us-east-1".to_owned(),
