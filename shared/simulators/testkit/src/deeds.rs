@@ -138,13 +138,30 @@ impl Doings {
         }
     }
 
-    fn act_once(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
+    /// Gives a Deployment other replicas, and does nothing else but end what is over.
+    pub(crate) fn scale(
+        &mut self,
+        region: &mut SimulatedRegion,
+        cluster: &ClusterName,
+        most: u64,
+        dice: &mut Dice,
+    ) {
+        self.end_due(region, cluster);
+        scale(region, cluster, most, dice);
+    }
+
+    /// Ends the agent's silence and the denial of dry runs, when their time has come.
+    fn end_due(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName) {
         if self.speaks_at.is_some_and(|at| at <= region.now()) {
             self.speak(region, cluster);
         }
         if self.denied_until.is_some_and(|at| at <= region.now()) {
             self.allow_dry_runs(region);
         }
+    }
+
+    fn act_once(&mut self, region: &mut SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
+        self.end_due(region, cluster);
         match dice.below(100) {
             0..=34 => scale(region, cluster, 7, dice),
             35..=39 => self.make_image(region, dice),

@@ -210,7 +210,8 @@ impl Play {
     /// One step: a deed, some time, the invariants.
     fn live(&mut self) -> Result<(), Box<Violation>> {
         if self.pace == HistoryPace::Long && self.dice.permille(ORDINARY) {
-            deeds::scale(&self.region, &self.cluster, most_replicas(self.region.now()), &mut self.dice);
+            let most = most_replicas(self.region.now());
+            self.doings.scale(&mut self.region, &self.cluster, most, &mut self.dice);
         } else {
             self.doings.act(&mut self.region, &self.cluster, &mut self.dice);
         }

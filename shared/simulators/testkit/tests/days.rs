@@ -145,7 +145,7 @@ fn replicas(quarter: u32) -> [i64; 3] {
 }
 
 /// Pods on nodes that EC2 takes back now and then, while spot prices move by less than the pool's minimum savings.
-fn quiet(days: i64) {
+fn quiet(settles: SignedDuration, then: SignedDuration) {
     let (annotations, disruption) = (json!({}), consolidating("0s", "100%"));
     let pool = OnePool {
         title: "quiet",
@@ -163,11 +163,11 @@ fn quiet(days: i64) {
     pass(&mut region, SignedDuration::from_mins(20));
     scale(&region, "jobs", 6);
     region.twin().hold_spot_prices(20);
-    pass(&mut region, SignedDuration::from_hours(14));
+    pass(&mut region, settles);
     let settled = (region.twin().launches().len(), evictions(&region));
-    pass(&mut region, SignedDuration::from_hours(24 * days));
+    pass(&mut region, then);
     println!(
-        "{days} days of prices that move by 2 %: {} launches and {} evictions, after {} and {} until all had settled",
+        "{then:#} of prices that move by 2 %: {} launches and {} evictions, after {} and {} until all had settled",
         region.twin().launches().len() - settled.0,
         evictions(&region) - settled.1,
         settled.0,
@@ -178,13 +178,13 @@ fn quiet(days: i64) {
 
 #[test]
 fn prices_that_move_less_than_the_minimum_savings_move_nothing() {
-    quiet(2);
+    quiet(SignedDuration::from_hours(2), SignedDuration::from_hours(4));
 }
 
 #[test]
 #[ignore = "minutes"]
 fn thirty_days_of_such_prices_move_nothing() {
-    quiet(30);
+    quiet(SignedDuration::from_hours(14), SignedDuration::from_hours(30 * 24));
 }
 
 /// What some days of the workload cost.
