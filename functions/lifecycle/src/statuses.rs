@@ -1,7 +1,7 @@
 //! Status checks and scheduled events of instances, as EC2 tells them when it is asked.
 //!
 //! Decides for which clusters an answer is news. The region's sweep asks, for all of them: EC2 has no filter for a cluster's
-//! tags here. A cluster asks by itself in every pass while one of its instances fails a check. [`crate::repair`] decides
+//! tags here. A cluster asks by itself in every pass while one of its instances fails a check. `repair` decides
 //! what becomes of such an instance. AWS Health tells scheduled events at once, so that they are read only for events that
 //! were lost.
 //!
