@@ -85,7 +85,9 @@ pub fn plan(input: &InterruptionInput) -> Option<InterruptionPlan> {
         InterruptionKind::CapacityReservation => {
             (RemovalReason::CapacityReservationInterrupted, deadline(input))
         }
-        InterruptionKind::ScheduledChange => (RemovalReason::ScheduledChange, None),
+        InterruptionKind::ScheduledChange => {
+            (RemovalReason::ScheduledChange, input.deadline.filter(|at| input.now < *at))
+        }
         InterruptionKind::Rebalance => return None,
     };
     let node = input.claim.state.node().cloned();
@@ -94,9 +96,13 @@ pub fn plan(input: &InterruptionInput) -> Option<InterruptionPlan> {
     let (instance, at) = (held.clone(), input.now);
     let to = ClaimState::Draining { instance, node, reason, at, deadline: drained_by };
     let claim = input.claim.stepped(to).ok()?;
-    let why = match deadline {
-        Some(deadline) => format!("EC2 takes instance `{}` back at `{deadline}`", held.id),
-        None => format!("AWS Health announced a change of instance `{}`", held.id),
+    let instance = &held.id;
+    let why = match (input.kind, deadline) {
+        (InterruptionKind::ScheduledChange, Some(at)) => {
+            format!("AWS Health announced a change of instance `{instance}` at `{at}`")
+        }
+        (_, Some(at)) => format!("EC2 takes instance `{instance}` back at `{at}`"),
+        (_, None) => format!("AWS Health announced a change of instance `{instance}`"),
     };
     let message = format!("draining NodeClaim `{}` ({}): {why}", claim.name, reason.words());
     Some(InterruptionPlan {

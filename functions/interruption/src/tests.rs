@@ -15,7 +15,7 @@ use tenon_harness::claims::{
 use tenon_harness::{EPOCH, FunctionWorld, Meeting, RungBell};
 use tenon_memory_table::block_on;
 use tenon_runtime::{Handler, WakeScope};
-use tenon_snapshot::{ActionKind, NodeAction};
+use tenon_snapshot::{ActionKind, NodeAction, ReplacementOrder};
 use tenon_table::content_commit;
 use tenon_table::items::{from_item, keys, set};
 use tenon_table::{Key, Table};
@@ -169,6 +169,23 @@ fn a_change_that_isnt_near_is_announced_and_one_within_a_day_drains() {
     };
     assert_eq!(heard(336), (ClaimPhase::Initialized, Some(EPOCH + SignedDuration::from_hours(336))));
     assert_eq!(heard(23), (ClaimPhase::Draining, None));
+}
+
+#[test]
+fn pods_stay_until_they_are_replaced_where_a_near_change_has_its_time() {
+    let heard = |starts_in: i64| {
+        let world = world([initialized(0)]);
+        let (kind, deadline) =
+            (InterruptionKind::ScheduledChange, Some(EPOCH + SignedDuration::from_hours(starts_in)));
+        let cause = WakeCause::Interruption { instances: vec![instance_id(0)], kind, deadline };
+        block_on(Interruption::new().handle(&world, &WakeScope::Region, &[cause])).unwrap();
+        let action = action(&world, 0).unwrap();
+        (action.deadline, action.replacement)
+    };
+    let change = EPOCH + SignedDuration::from_hours(23);
+    assert_eq!(heard(23), (Some(change), ReplacementOrder::First));
+    // It should have begun.
+    assert_eq!(heard(-1), (None, ReplacementOrder::Anytime));
 }
 
 #[test]

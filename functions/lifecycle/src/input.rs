@@ -66,6 +66,10 @@ pub struct LifecycleInput {
     pub statuses: Option<StatusView>,
     /// The cluster's launch templates, if a look at them was due and EC2 answered.
     pub templates: Option<TemplatesView>,
+    /// Whether consoles of instances that never join are read.
+    pub console_output: FeatureGate,
+    /// The ends of those that were.
+    pub consoles: BTreeMap<InstanceId, String>,
     /// Whether Nodes are replaced that stay unhealthy.
     pub node_repair: FeatureGate,
     /// The halt, which stops every termination.

@@ -11,6 +11,7 @@ pub mod audit;
 pub mod audit_record;
 pub mod boots;
 pub mod commit;
+mod console;
 mod draining;
 pub mod execute;
 mod expiry;
@@ -154,6 +155,7 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
         if due || self.look == LookDepth::AtInstances || boots::asks_ec2(&input) {
             looked.refused = ask_ec2(self.ports, &mut input).await?;
         }
+        input.consoles = console::observe(self.ports, &input).await;
         if due && looked.refused.is_none() && templates::is_due(&input) {
             let revision = self.check.heads.generations.revision;
             let answer = templates_view::observe_templates(self.ports, &mut input, revision).await;

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, InstanceId, LaunchId};
 use tenon_domain::journal::{Decision, JournalRecord};
@@ -305,6 +305,10 @@ fn record(claim: &Claim, decision: Decision, message: String, input: &LifecycleI
     }
     if let Some(reason) = claim.state.removal() {
         record = record.detail("reason", reason.as_str());
+        let console = claim.state.instance().and_then(|instance| input.consoles.get(&instance.id));
+        if let (RemovalReason::RegistrationTimeout, Some(console)) = (reason, console) {
+            record = record.detail("console", console);
+        }
     }
     match &input.snapshot {
         Ok(snapshot) => record.evidence("snapshot", snapshot.generation),

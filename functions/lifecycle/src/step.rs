@@ -208,8 +208,14 @@ fn registration_timeout(
     }
     let step = || {
         let minutes = REGISTRATION_TIMEOUT.as_mins();
-        let message =
-            format!("terminating instance `{}`: no Node joined within {minutes} minutes", instance.id);
+        let console = match input.consoles.contains_key(&instance.id) {
+            true => "; this record has the end of its console output",
+            false => "",
+        };
+        let message = format!(
+            "terminating instance `{}`: no Node joined within {minutes} minutes{console}",
+            instance.id
+        );
         ClaimNext::step(terminating(instance, None, RemovalReason::RegistrationTimeout, input.now, message))
     };
     match (seen, &input.snapshot) {
@@ -442,12 +448,13 @@ fn removal(
     found: Option<&Node>,
     input: &LifecycleInput,
 ) -> Option<LifecycleStep> {
-    let deadline = deadline(claim, None, input);
+    let mut ends = None;
     let (reason, why) = if let Some(node) = found.filter(|node| node.meta.deleted_at.is_some()) {
         (RemovalReason::Deleted, format!("Node `{}` was deleted", node.name))
     } else if input.is_deleted_by_user(claim) {
         (RemovalReason::Deleted, "the NodeClaim or its NodePool was deleted".to_owned())
     } else if let Some((found, _)) = announced(claim, input).filter(|(_, at)| *at <= input.now) {
+        ends = found.starts_at.filter(|at| input.now < *at);
         let why = match found.starts_at {
             None => "EC2 recommends to move its pods".to_owned(),
             Some(at) => {
@@ -467,7 +474,7 @@ fn removal(
     } else {
         return None;
     };
-    let node = found.map(|node| &node.name);
+    let (node, deadline) = (found.map(|node| &node.name), deadline(claim, ends, input));
     Some(drain(DrainIntent { instance, node, reason, deadline }, input, drains(claim, reason, &why)))
 }
 

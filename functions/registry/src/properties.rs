@@ -228,8 +228,9 @@ impl<'a> PropertyReader<'a> {
 
     fn settings(&mut self) -> ClusterSettings {
         let default = ClusterSettings::default();
-        let [learned_memory, zonal_shift, dry_runs, voluntary_disruption] =
-            ["LearnedMemory", "ZonalShift", "DryRuns", "VoluntaryDisruption"].map(|name| self.gate(name));
+        let [learned_memory, zonal_shift, dry_runs, console_output, voluntary_disruption] =
+            ["LearnedMemory", "ZonalShift", "DryRuns", "ConsoleOutput", "VoluntaryDisruption"]
+                .map(|name| self.gate(name));
         let budget = "a count such as `5`, or a percentage such as `10%`";
         let disruption_budget =
             self.parsed_if("DisruptionBudget", budget, |text| BudgetNodes::parse(text).ok());
@@ -246,6 +247,7 @@ impl<'a> PropertyReader<'a> {
                 min_values: min_values.unwrap_or(default.policies.min_values),
             },
             dry_runs: dry_runs.unwrap_or(default.dry_runs),
+            console_output: console_output.unwrap_or(default.console_output),
             voluntary_disruption: voluntary_disruption.unwrap_or(default.voluntary_disruption),
             disruption_budget,
             learned_memory: learned_memory.unwrap_or(default.learned_memory),
@@ -419,6 +421,9 @@ mod tests {
         assert_eq!(shifting.settings.dry_runs, FeatureGate::Enabled);
         let undried = parsed(&[("DryRuns", Some(json!("Disabled")))]).unwrap();
         assert_eq!(undried.settings.dry_runs, FeatureGate::Disabled);
+        assert_eq!(undried.settings.console_output, FeatureGate::Disabled);
+        let read = parsed(&[("ConsoleOutput", Some(json!("Enabled")))]).unwrap();
+        assert_eq!(read.settings.console_output, FeatureGate::Enabled);
         let paused = parsed(&[("VoluntaryDisruption", Some(json!("Disabled")))]).unwrap();
         assert_eq!(paused.settings.voluntary_disruption, FeatureGate::Disabled);
         let bounded = parsed(&[("DisruptionBudget", Some(json!("10%")))]).unwrap();
@@ -516,7 +521,7 @@ mod tests {
         assert_eq!(wrong("SnapshotTags", json!(["a"])), 1);
         assert_eq!(wrong("MaxNodes", json!("many")), 1);
         assert_eq!(wrong("DisruptionBudget", json!("a few")), 1);
-        let settings = ["LearnedMemory", "ZonalShift", "DryRuns", "VoluntaryDisruption"];
+        let settings = ["LearnedMemory", "ZonalShift", "DryRuns", "ConsoleOutput", "VoluntaryDisruption"];
         for gate in settings.into_iter().chain(GateName::ALL.map(GateName::as_str)) {
             assert_eq!(wrong(gate, json!("On")), 1);
         }

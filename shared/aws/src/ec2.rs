@@ -455,6 +455,14 @@ impl Ec2 for AwsEc2 {
         Ok(Page { items, next: next(answer.next_token.as_deref()) })
     }
 
+    async fn console_output(&self, id: &InstanceId) -> Result<Option<String>, Ec2Error> {
+        let action = "GetConsoleOutput";
+        let call = self.client.get_console_output().instance_id(id.as_str());
+        let answer = self.answer(action, call.send().await)?;
+        let text = answer.output().map(instances::console).transpose();
+        text.map_err(|malformed| malformed.into_error(action))
+    }
+
     async fn terminate_instances(&self, ids: &[InstanceId]) -> Result<Vec<InstanceStateChange>, Ec2Error> {
         let action = "TerminateInstances";
         let ids = ids.iter().map(ToString::to_string).collect();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use aws_sdk_ec2::types as sdk;
+use aws_smithy_types::base64;
 use tenon_domain::id::{ClientToken, FleetId};
 use tenon_ec2::port::{
     ImageArchitecture, Instance, InstanceState, InstanceStateChange, InstanceStatus, ScheduledEvent,
@@ -98,6 +99,13 @@ pub(crate) fn status(from: &sdk::InstanceStatus) -> Result<InstanceStatus, Malfo
         impaired,
         events: announced.collect::<Result<_, _>>()?,
     })
+}
+
+/// The text of a console, which EC2 gives as Base64 in lines.
+pub(crate) fn console(encoded: &str) -> Result<String, Malformed> {
+    let encoded: String = encoded.split_whitespace().collect();
+    let bytes = base64::decode(encoded).map_err(|error| Malformed::new("Output", error.to_string()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// An event that isn't over; `None` also for a kind that isn't known.

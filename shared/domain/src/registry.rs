@@ -66,6 +66,8 @@ pub struct ClusterSettings {
     pub zonal_shift: FeatureGate,
     /// Whether EC2 is asked by dry runs if it allows launches from classes.
     pub dry_runs: FeatureGate,
+    /// Whether the console output of an instance that never joins is read.
+    pub console_output: FeatureGate,
     /// Whether nodes are disrupted voluntarily.
     pub voluntary_disruption: FeatureGate,
     /// How many nodes of all pools together may be disrupted at once; `None` for no bound beside the pools' own.
@@ -87,6 +89,7 @@ impl Default for ClusterSettings {
             learned_memory: FeatureGate::Enabled,
             zonal_shift: FeatureGate::Disabled,
             dry_runs: FeatureGate::Enabled,
+            console_output: FeatureGate::Disabled,
             voluntary_disruption: FeatureGate::Enabled,
             disruption_budget: None,
             policies: PlanPolicies::default(),

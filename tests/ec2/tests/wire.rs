@@ -234,7 +234,10 @@ fn failing_checks_and_scheduled_events_are_told_of_running_instances() {
         let ids = ec2.create_fleet(&request).await.unwrap().instance_ids();
         let (first, second) = (ids.first().unwrap(), ids.last().unwrap());
         twin.set_status_check(first, StatusCheck::System, Impairment::Fails).unwrap_err();
+        assert_eq!(ec2.console_output(first).await, Ok(None));
         server.pass(120);
+        assert!(ec2.console_output(first).await.unwrap().unwrap().contains("nodeadm"));
+        assert!(ec2.console_output(&"i-0000000000000dead".parse().unwrap()).await.is_err());
         twin.set_status_check(first, StatusCheck::System, Impairment::Fails).unwrap();
         let announced = HealthEvent {
             event_type_code: "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED".to_owned(),

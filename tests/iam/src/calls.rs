@@ -52,6 +52,7 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
     ("ec2:DescribeSnapshots", &["ec2:DescribeSnapshots"]),
     ("ec2:DescribeSpotPriceHistory", &["ec2:DescribeSpotPriceHistory"]),
     ("ec2:DescribeSubnets", &["ec2:DescribeSubnets"]),
+    ("ec2:GetConsoleOutput", &["ec2:GetConsoleOutput"]),
     ("ec2:RunInstances", &["ec2:RunInstances"]),
     ("ec2:TerminateInstances", &["ec2:TerminateInstances"]),
     ("events:PutEvents", &["events:PutEvents"]),
@@ -110,6 +111,10 @@ pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
         }
         AskedCall::Other("DeleteLaunchTemplate") => vec![
             Request::new("ec2:DeleteLaunchTemplate", arn("ec2", "launch-template/lt-1"))
+                .with(RESOURCE_TAG, [INSTALLATION]),
+        ],
+        AskedCall::Other("GetConsoleOutput") => vec![
+            Request::new("ec2:GetConsoleOutput", arn("ec2", "instance/i-1"))
                 .with(RESOURCE_TAG, [INSTALLATION]),
         ],
         AskedCall::Other("DecodeAuthorizationMessage") => {

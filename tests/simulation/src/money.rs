@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
-use tenon_testkit::{HistoryPace, SimulationOptions, Spent, spent};
+use tenon_testkit::{HistoryCosts, HistoryPace, SimulationOptions, spent};
 
 use crate::{say, threads};
 
@@ -32,7 +32,7 @@ const SUM_AT_MOST: f64 = 0.7;
 const SEED_AT_MOST: f64 = 1.05;
 
 pub(crate) fn run(arguments: &MoneyArguments) -> ExitCode {
-    let costs: Mutex<Vec<(u64, Spent)>> = Mutex::default();
+    let costs: Mutex<Vec<(u64, HistoryCosts)>> = Mutex::default();
     let seeds = arguments.first..arguments.first.saturating_add(arguments.seeds);
     threads::each(seeds, arguments.threads, |seed| {
         let pace = Some(HistoryPace::Long);
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &MoneyArguments) -> ExitCode {
         }
     });
     let costs = costs.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let sum = |of: fn(&Spent) -> f64| costs.iter().map(|(_, spent)| of(spent)).sum::<f64>();
+    let sum = |of: fn(&HistoryCosts) -> f64| costs.iter().map(|(_, spent)| of(spent)).sum::<f64>();
     let (consolidating, keeping) = (sum(|spent| spent.consolidating), sum(|spent| spent.keeping));
     say(&format!(
         "{} of {} seeds of {} steps: {consolidating:.2} USD with consolidation, {keeping:.2} USD without, {:.3} of it",
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &MoneyArguments) -> ExitCode {
     ));
     let dearer: Vec<_> =
         costs.iter().filter(|(_, spent)| spent.consolidating > SEED_AT_MOST * spent.keeping).collect();
-    for (seed, Spent { consolidating, keeping }) in &dearer {
+    for (seed, HistoryCosts { consolidating, keeping }) in &dearer {
         say(&format!("seed {seed}: {consolidating:.2} USD with consolidation, {keeping:.2} USD without"));
     }
     let all_played = u64::try_from(costs.len()) == Ok(arguments.seeds);

@@ -192,6 +192,8 @@ fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> LifecycleInput
         statuses: None,
         templates: None,
         audit: AuditRecord { revision: 1, at: Some(now), templates_at: Some(now), ..AuditRecord::default() },
+        console_output: FeatureGate::Disabled,
+        consoles: BTreeMap::new(),
         node_repair: FeatureGate::Disabled,
         halt: None,
     }
@@ -393,6 +395,16 @@ fn c115_registration_is_timed_from_the_launch() {
     assert_eq!(plan.terminate.get(&name(0)), Some(&id(0)));
     assert_eq!(plan.steps[0].after.state.removal(), Some(RemovalReason::RegistrationTimeout));
     assert!(plan.steps[0].loses_room());
+    assert_eq!(plan.steps[0].journal[0].details.get("console"), None);
+    let mut read = late;
+    read.consoles.insert(id(0), "nodeadm: failed".to_owned());
+    let record = planned(&read).0.steps.remove(0).journal.remove(0);
+    assert_eq!(record.details.get("console").map(String::as_str), Some("nodeadm: failed"));
+    assert!(
+        record.message.ends_with("; this record has the end of its console output"),
+        "{}",
+        record.message
+    );
     // A Ready Node that the agent hasn't registered isn't lost for the agent's sake.
     let unregistered = Node { meta: ObjectMeta::default(), ..node(0) };
     check(&at(minutes(25), vec![unregistered], running()), &[]);

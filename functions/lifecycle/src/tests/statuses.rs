@@ -126,7 +126,10 @@ fn a_scheduled_event_is_recorded_once_and_acted_on_as_one_of_aws_health() {
     let near = scheduled(minutes(12) + SignedDuration::from_hours(3));
     check(&near, &[Decision::Announced, Decision::Draining]);
     let (plan, _) = planned(&near);
-    assert_eq!(plan.steps[0].after.state.removal(), Some(RemovalReason::ScheduledChange));
+    let after = &plan.steps[0].after.state;
+    assert_eq!(after.removal(), Some(RemovalReason::ScheduledChange));
+    // Pods stay until they are replaced, as far as that time allows.
+    assert_eq!(after.holds_pods_until(), Some(minutes(12) + SignedDuration::from_hours(3)));
 }
 
 /// The region's sweep.

@@ -396,6 +396,24 @@ fn available_placement_groups_are_asked_for_by_id_or_name() {
     check_form(&requests[1], &asked(("GroupId.1", "pg-2")));
 }
 
+#[test]
+fn a_consoles_text_is_read_from_base64_in_lines() {
+    let answer = |output: &str| {
+        format!(
+            r#"<GetConsoleOutputResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>r</requestId>
+  <instanceId>i-0a</instanceId><timestamp>2026-05-04T03:02:01.000Z</timestamp>{output}</GetConsoleOutputResponse>"#
+        )
+    };
+    let answers =
+        [answer("<output>bm9kZWFk\nbTogZmFpbGVk</output>"), answer(""), answer("<output>%</output>")];
+    let (ec2, http) = ec2(&answers.each_ref().map(|answer| (200, answer.as_str())));
+    let id = "i-0a".parse().unwrap();
+    assert_eq!(block_on(ec2.console_output(&id)), Ok(Some("nodeadm: failed".to_owned())));
+    assert_eq!(block_on(ec2.console_output(&id)), Ok(None));
+    assert!(matches!(block_on(ec2.console_output(&id)), Err(tenon_ec2::Ec2Error::ServerError { .. })));
+    check_form(&http.sent()[0], &[("Action", "GetConsoleOutput"), ("InstanceId", "i-0a")]);
+}
+
 const STATUSES: &str = r#"<DescribeInstanceStatusResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><requestId>r</requestId>
   <instanceStatusSet>
     <item><instanceId>i-0a</instanceId><availabilityZone>us-east-1a</availabilityZone>

@@ -1,4 +1,4 @@
-//! Interrupted nodes: EC2 takes the instance back at a time that it told.
+//! Interrupted nodes: EC2 takes the instance back, or changes it, at a time that it told.
 //!
 //! Decides which nodes keep their pods while replacements start. Their pods are planned for as if they were pending.
 
@@ -17,15 +17,14 @@ crate::words! {
 }
 
 impl RemovalReason {
-    /// Whether EC2 takes the instance, and tells when.
+    /// Whether EC2 takes or changes the instance, and may tell when.
     #[must_use]
     pub const fn is_interruption(self) -> bool {
         match self {
-            Self::SpotInterrupted | Self::CapacityReservationInterrupted => true,
+            Self::SpotInterrupted | Self::CapacityReservationInterrupted | Self::ScheduledChange => true,
             Self::Drifted
             | Self::Empty
             | Self::Underutilized
-            | Self::ScheduledChange
             | Self::InstanceStopped
             | Self::InstanceTerminated
             | Self::Deleted

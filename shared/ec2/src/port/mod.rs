@@ -251,6 +251,8 @@ port! {
         fn describe_instances(filter: &InstanceFilter, page: Option<PageToken>) -> Page<Instance>;
         /// Running instances of the account by status; pages of 1,000.
         fn describe_instance_status(filter: InstanceStatusFilter, page: Option<PageToken>) -> Page<InstanceStatus>;
+        /// The text on an instance's console, as EC2 kept it last; `None` before it kept any. An unknown id is `NotFound`.
+        fn console_output(id: &InstanceId) -> Option<String>;
         /// Terminates instances; one unknown id refuses the whole call.
         fn terminate_instances(ids: &[InstanceId]) -> Vec<InstanceStateChange>;
         /// Sets tags on instances; one unknown id refuses the whole call.

@@ -1,6 +1,9 @@
 //! Answers: from the port's values to XML.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use tenon_domain::Timestamp;
+use tenon_domain::id::InstanceId;
 use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, EnaSupport, Image, Instance, InstanceState, InstanceStateChange,
     InstanceStatus, LaunchTemplate, LocationType, Page, PlacementGroup, SecurityGroup, SpotPrice,
@@ -174,6 +177,12 @@ fn check(xml: &mut Xml, tag: &str, impaired: Option<&Option<Timestamp>>) {
             });
         });
     });
+}
+
+/// EC2 gives the text as Base64.
+pub(crate) fn console(xml: &mut Xml, id: &InstanceId, output: Option<&str>) {
+    xml.text("instanceId", id);
+    xml.maybe("output", output.map(|text| STANDARD.encode(text)).as_ref());
 }
 
 pub(crate) fn state_change(xml: &mut Xml, change: &InstanceStateChange) {

@@ -47,6 +47,7 @@ pub(crate) enum WireRequest {
     ProbeInstances(RunInstancesProbe),
     Instances(InstanceFilter, Option<PageToken>),
     InstanceStatus(InstanceStatusFilter, Option<PageToken>),
+    Console(InstanceId),
     Terminate(Vec<InstanceId>),
     CreateTags(Vec<InstanceId>, Tags),
 }
@@ -97,6 +98,7 @@ fn read(action: &str, form: &mut FormFields) -> Result<WireRequest, WireError> {
         "RunInstances" => WireRequest::ProbeInstances(probe(form)?),
         "DescribeInstances" => instances(form)?,
         "DescribeInstanceStatus" => instance_status(form)?,
+        "GetConsoleOutput" => WireRequest::Console(console(form)?),
         "TerminateInstances" => WireRequest::Terminate(ids(form, "InstanceId")?),
         "CreateTags" => WireRequest::CreateTags(ids(form, "ResourceId")?, form.tags()?),
         other => {
@@ -233,6 +235,10 @@ fn instances(form: &mut FormFields) -> Result<WireRequest, WireError> {
 }
 
 /// The port asks for one thing at a time: EC2 ANDs filters of different names.
+fn console(form: &mut FormFields) -> Result<InstanceId, WireError> {
+    form.required("InstanceId")?.parse().map_err(|error| malformed(&error))
+}
+
 fn instance_status(form: &mut FormFields) -> Result<WireRequest, WireError> {
     page_size(form, LARGE_PAGE)?;
     let names = ["instance-status.status", "system-status.status", "event.code"];

@@ -282,6 +282,10 @@ async fn call(twin: &RegionTwin, request: WireRequest) -> Result<Content, CallSt
             twin.describe_instance_status(filter, at).await?,
             answer::instance_status,
         ),
+        WireRequest::Console(id) => {
+            let output = twin.console_output(&id).await?;
+            content(move |xml| answer::console(xml, &id, output.as_deref()))
+        }
         WireRequest::Terminate(ids) => {
             list("instancesSet", twin.terminate_instances(&ids).await?, answer::state_change)
         }

@@ -123,6 +123,7 @@ fn tokens(call: Call, cost: Cost) -> Vec<(CallBucket, u64)> {
         | Call::DescribePlacementGroups
         | Call::DescribeLaunchTemplates
         | Call::DescribeInstanceStatus
+        | Call::GetConsoleOutput
         | Call::DescribeInstances => vec![(CallBucket::Describe, 1)],
         Call::CreateLaunchTemplate | Call::DeleteLaunchTemplate | Call::CreateFleet => {
             vec![(CallBucket::Mutating, 1)]

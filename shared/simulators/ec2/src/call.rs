@@ -37,6 +37,8 @@ tenon_domain::words! {
         DescribeInstances,
         /// DescribeInstanceStatus.
         DescribeInstanceStatus,
+        /// GetConsoleOutput.
+        GetConsoleOutput,
         /// TerminateInstances.
         TerminateInstances,
         /// CreateTags.

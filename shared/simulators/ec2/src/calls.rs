@@ -260,6 +260,10 @@ impl Ec2 for RegionTwin {
         })
     }
 
+    async fn console_output(&self, id: &InstanceId) -> Result<Option<String>, Ec2Error> {
+        self.call(Call::GetConsoleOutput, Cost::PLAIN, |state| state.console_of(id))
+    }
+
     async fn terminate_instances(&self, ids: &[InstanceId]) -> Result<Vec<InstanceStateChange>, Ec2Error> {
         let cost = Cost { narrowing: Narrowing::FilteredOrPaged, resources: ids.len() };
         self.call(Call::TerminateInstances, cost, |state| state.terminate(ids))

@@ -28,6 +28,16 @@ const SPOT_NOTICE: SignedDuration = SignedDuration::from_mins(2);
 /// How long EC2 shows a terminated instance: "usually about an hour".
 const TERMINATED_VISIBLE: SignedDuration = SignedDuration::from_hours(1);
 
+/// The end of the console after a boot, and after one whose kubelet doesn't join.
+const BOOT: &str = "[    9.104112] cloud-init[1523]: Cloud-init v. 22.2.2 finished
+[   11.918233] nodeadm[1610]: Finished phase: run
+";
+const BROKEN_BOOT: &str = "[    9.104112] cloud-init[1523]: Cloud-init v. 22.2.2 finished
+[   10.204518] cloud-init[1523]: export DB_PASSWORD=hunter2
+[   11.918233] nodeadm[1610]: Fetching configuration
+[   12.330087] nodeadm[1610]: failed to load config: yaml: line 3: mapping values are not allowed in this context
+";
+
 #[derive(Debug)]
 pub(super) struct TwinInstance {
     /// Its current state, with all its tags; shared with readers.
@@ -207,6 +217,17 @@ impl TwinState {
         let running = |twin: &&TwinInstance| twin.instance().state == InstanceState::Running;
         let visible = self.instances.values().filter(|twin| twin.is_visible(self.now)).filter(running);
         visible.map(status).filter(asked).collect()
+    }
+
+    /// What an instance wrote to its console: a pending one nothing yet.
+    pub(super) fn console_of(&self, id: &InstanceId) -> Result<Option<String>, Ec2Error> {
+        self.all_visible(Call::GetConsoleOutput, std::slice::from_ref(id))?;
+        let record = self.instances.get(id).map(|twin| &twin.record);
+        let ran = record.filter(|record| record.instance.state != InstanceState::Pending);
+        Ok(ran.map(|record| match record.defect {
+            Some(ImageDefect::Boot) => BROKEN_BOOT.to_owned(),
+            Some(ImageDefect::Key) | None => BOOT.to_owned(),
+        }))
     }
 
     /// Fails a status check of a running instance from now on, or passes it again.

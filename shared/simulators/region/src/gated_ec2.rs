@@ -189,6 +189,8 @@ gated! {
             fn describe_launch_templates(filter: &LaunchTemplateFilter, page: Option<PageToken>) -> Page<LaunchTemplate>;
         "DeleteLaunchTemplate" "ec2.delete_launch_template"
             fn delete_launch_template(name: &str) -> ();
+        "GetConsoleOutput" "ec2.console_output"
+            fn console_output(id: &InstanceId) -> Option<String>;
         "RunInstances" "ec2.dry_run_run_instances"
             fn dry_run_run_instances(probe: &RunInstancesProbe) -> DryRunOutcome;
     }

@@ -53,7 +53,7 @@ pub use first_wakes::{
 };
 pub use history::History;
 pub use invariants::{Invariant, Violation};
-pub use money::{Spent, spent};
+pub use money::{HistoryCosts, spent};
 pub use pace::HistoryPace;
 pub use reached::Situation;
 pub use sabotage::Sabotage;

@@ -14,7 +14,7 @@ use crate::world::{scenario, set};
 
 /// What the instances of a history cost, in USD.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spent {
+pub struct HistoryCosts {
     /// With consolidation of empty and underutilised nodes in all pools.
     pub consolidating: f64,
     /// With none.
@@ -25,9 +25,9 @@ pub struct Spent {
 ///
 /// # Errors
 /// The first [`Violation`].
-pub fn spent(options: SimulationOptions) -> Result<Spent, Box<Violation>> {
+pub fn spent(options: SimulationOptions) -> Result<HistoryCosts, Box<Violation>> {
     let with = |fields: &[(&str, Value)]| simulate::spent(options, &disrupted(options.seed, fields));
-    Ok(Spent {
+    Ok(HistoryCosts {
         consolidating: with(&[
             ("consolidationPolicy", json!("WhenEmptyOrUnderutilized")),
             ("consolidateAfter", json!("30s")),
@@ -52,12 +52,12 @@ fn disrupted(seed: u64, fields: &[(&str, Value)]) -> Scenario {
 
 /// Adds up what instances cost.
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+pub(crate) struct CostMeter {
     read_at: Option<Timestamp>,
     usd: f64,
 }
 
-impl Meter {
+impl CostMeter {
     /// Adds what the instances cost since the last time, by the prices of now.
     pub(crate) fn read(&mut self, region: &SimulatedRegion) {
         let now = region.now();

@@ -23,7 +23,7 @@ use crate::empty::invariant_empty_nodes_go;
 use crate::history::ClusterMoment;
 use crate::invariants::{self, Found, Invariant, SettledRegion, Violation};
 use crate::marks::{self, MarksSeen};
-use crate::money::Meter;
+use crate::money::CostMeter;
 use crate::pace::HistoryPace;
 use crate::random::Dice;
 use crate::reached::{Reached, Situation};
@@ -151,7 +151,7 @@ struct Play {
     reached: Reached,
     backups: Vec<(Timestamp, Backup)>,
     pace: HistoryPace,
-    meter: Meter,
+    meter: CostMeter,
 }
 
 /// The longest time between two looks of the invariants, in seconds.
@@ -203,7 +203,7 @@ impl Play {
             reached: Reached::default(),
             backups: Vec::new(),
             pace,
-            meter: Meter::default(),
+            meter: CostMeter::default(),
         })
     }
 

@@ -26,6 +26,7 @@ impl ItemForm for Registry {
             to.text(LEARNED_MEMORY, self.settings.learned_memory.as_str());
             to.text(ZONAL_SHIFT, self.settings.zonal_shift.as_str());
             to.text(DRY_RUNS, self.settings.dry_runs.as_str());
+            to.text(CONSOLE_OUTPUT, self.settings.console_output.as_str());
             to.text(VOLUNTARY_DISRUPTION, self.settings.voluntary_disruption.as_str());
             to.text_if(DISRUPTION_BUDGET, self.settings.disruption_budget.map(|nodes| nodes.to_string()));
             to.text(PREFERENCE_POLICY, self.settings.policies.preferences.as_str());
@@ -99,6 +100,7 @@ const SNAPSHOT_TAGS: &str = "snapshot_tags";
 const LEARNED_MEMORY: &str = "learned_memory";
 const ZONAL_SHIFT: &str = "zonal_shift";
 const DRY_RUNS: &str = "dry_runs";
+const CONSOLE_OUTPUT: &str = "console_output";
 const VOLUNTARY_DISRUPTION: &str = "voluntary_disruption";
 const DISRUPTION_BUDGET: &str = "disruption_budget";
 const PREFERENCE_POLICY: &str = "preference_policy";
@@ -139,6 +141,7 @@ fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
         learned_memory: gate(LEARNED_MEMORY, default.learned_memory)?,
         zonal_shift: gate(ZONAL_SHIFT, default.zonal_shift)?,
         dry_runs: gate(DRY_RUNS, default.dry_runs)?,
+        console_output: gate(CONSOLE_OUTPUT, default.console_output)?,
         voluntary_disruption: gate(VOLUNTARY_DISRUPTION, default.voluntary_disruption)?,
         disruption_budget: from.word_if(DISRUPTION_BUDGET, |text| BudgetNodes::parse(text).ok())?,
         policies: PlanPolicies {

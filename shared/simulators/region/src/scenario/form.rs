@@ -61,6 +61,9 @@ pub struct ClusterForm {
     /// Whether its gate `NodeRepair` is open.
     #[serde(default)]
     pub node_repair: bool,
+    /// Whether its setting `ConsoleOutput` is on.
+    #[serde(default)]
+    pub console_output: bool,
     /// The owners of images that its stack allows; `self` and `amazon` where absent.
     #[serde(default)]
     pub image_owners: Vec<String>,

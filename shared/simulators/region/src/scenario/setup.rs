@@ -231,6 +231,7 @@ fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) ->
         service_cidr: "10.100.0.0/16".to_owned(),
         settings: ClusterSettings {
             zonal_shift: gate(form.zonal_shift),
+            console_output: gate(form.console_output),
             disruption_budget: budget.transpose()?,
             ..ClusterSettings::default()
         },
