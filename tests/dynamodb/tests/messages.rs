@@ -3,6 +3,12 @@
 //!
 //! Source: aws/karpenter-provider-aws `pkg/controllers/interruption/interruption_benchmark_test.go`. There EC2 and Kubernetes
 //! are fakes, and the queue is real; here EC2 is the twin, the table is a server, and batches are as Lambda makes them.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of an integration test"
+)]
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

@@ -217,7 +217,8 @@ fn dry_run(outcome: DryRunOutcome) -> Result<Content, CallStop> {
     Err(CallStop::Refused(WireError { status, code: code.to_owned(), message }))
 }
 
-fn done() -> Result<Content, CallStop> {
+fn done(answer: Result<(), Ec2Error>) -> Result<Content, CallStop> {
+    answer?;
     content(|xml| xml.text("return", true))
 }
 
@@ -262,10 +263,7 @@ async fn call(twin: &RegionTwin, request: WireRequest) -> Result<Content, CallSt
         WireRequest::Templates(filter, at) => {
             page("launchTemplates", twin.describe_launch_templates(&filter, at).await?, answer::template)
         }
-        WireRequest::DeleteTemplate(name) => {
-            twin.delete_launch_template(&name).await?;
-            done()
-        }
+        WireRequest::DeleteTemplate(name) => done(twin.delete_launch_template(&name).await),
         WireRequest::CreateFleet(request, RunMode::Real) => {
             let result = twin.create_fleet(&request).await?;
             content(move |xml| fleet::result(xml, &result))
@@ -289,9 +287,6 @@ async fn call(twin: &RegionTwin, request: WireRequest) -> Result<Content, CallSt
         WireRequest::Terminate(ids) => {
             list("instancesSet", twin.terminate_instances(&ids).await?, answer::state_change)
         }
-        WireRequest::CreateTags(ids, tags) => {
-            twin.create_tags(&ids, &tags).await?;
-            done()
-        }
+        WireRequest::CreateTags(ids, tags) => done(twin.create_tags(&ids, &tags).await),
     }
 }
