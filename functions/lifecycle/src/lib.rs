@@ -31,7 +31,7 @@ pub mod templates_view;
 mod tests;
 pub mod unneeded;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 use tenon_domain::id::{ClusterName, InstanceId};
@@ -46,7 +46,7 @@ use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, run};
 
 use crate::commit::CommittedClaims;
 use crate::input::LifecycleInput;
-use crate::observe::{ChangeCheck, EndHeard};
+use crate::observe::ChangeCheck;
 use crate::plan::LifecyclePlan;
 use crate::statuses::{StatusPass, StatusView, StatusesSeen};
 
@@ -241,15 +241,11 @@ async fn ask_ec2<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Result<Opti
 }
 
 /// Instances that events report as leaving; the agent sees starting ones.
-fn leaving(causes: &[WakeCause]) -> BTreeMap<InstanceId, EndHeard> {
-    let heard = |cause: &WakeCause| match cause {
+fn leaving(causes: &[WakeCause]) -> BTreeSet<InstanceId> {
+    let instance = |cause: &WakeCause| match cause {
         WakeCause::InstanceState { instance, state } => {
-            let end = match state.as_str() {
-                "shutting-down" | "stopping" | "stopped" => EndHeard::Begun,
-                "terminated" => EndHeard::Over,
-                _ => return None,
-            };
-            Some((instance.clone(), end))
+            let leaves = matches!(state.as_str(), "shutting-down" | "stopping" | "stopped" | "terminated");
+            leaves.then(|| instance.clone())
         }
         WakeCause::Sweep
         | WakeCause::Refresh(_)
@@ -259,12 +255,7 @@ fn leaving(causes: &[WakeCause]) -> BTreeMap<InstanceId, EndHeard> {
         | WakeCause::ImageChanged(_)
         | WakeCause::Interruption { .. } => None,
     };
-    let mut ends = BTreeMap::new();
-    for (instance, end) in causes.iter().filter_map(heard) {
-        let known = ends.entry(instance).or_insert(end);
-        *known = end.max(*known);
-    }
-    ends
+    causes.iter().filter_map(instance).collect()
 }
 
 impl Handler for Lifecycle {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use tenon_domain::boot::BootRecord;
 use tenon_domain::catalog::{LearnedRecord, PartData};
-use tenon_domain::claim::{Claim, ClaimPhase, LaunchedInstance};
+use tenon_domain::claim::LaunchedInstance;
 use tenon_domain::evidence::{CatalogPart, Ready, SNAPSHOT_STALE_AFTER, Waiting};
 use tenon_domain::id::{ClaimName, ClusterName, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName};
 use tenon_domain::launch::Launch;
@@ -309,57 +309,17 @@ async fn observe_owners<P: Ports>(
     Ok(())
 }
 
-/// How far the end of an instance is, as an event tells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EndHeard {
-    /// It stops, or shuts down.
-    Begun,
-    /// It is terminated.
-    Over,
-}
-
-impl EndHeard {
-    /// Whether a claim learns from it: most ends are Tenon's own work.
-    const fn is_news(self, claim: ClaimPhase) -> bool {
-        match claim {
-            ClaimPhase::Terminated => false,
-            ClaimPhase::Terminating => matches!(self, Self::Over),
-            ClaimPhase::Planned
-            | ClaimPhase::LaunchFailed
-            | ClaimPhase::Launched
-            | ClaimPhase::Registered
-            | ClaimPhase::Initialized
-            | ClaimPhase::Disrupting
-            | ClaimPhase::Draining
-            | ClaimPhase::Drained => true,
-        }
-    }
-}
-
-/// The clusters for which the ends of instances are news; instances that Tenon didn't launch have none.
+/// The clusters of instances; instances that Tenon didn't launch have none.
 ///
 /// # Errors
 /// [`HandlerError`] if the table can't be read.
 pub async fn observe_clusters<P: Ports>(
     ports: &P,
-    ends: &BTreeMap<InstanceId, EndHeard>,
+    instances: &BTreeSet<InstanceId>,
 ) -> Result<BTreeSet<ClusterName>, HandlerError> {
-    let items = read_many(ports, ends.keys().map(keys::instance).collect(), Consistency::Strong).await?;
-    let owners =
-        items.iter().map(|(key, item)| read(key, item)).collect::<Result<Vec<InstanceOwner>, _>>()?;
-    let of_claim = |owner: &InstanceOwner| keys::claim(&owner.cluster, &owner.claim);
-    let claims = read_many(ports, owners.iter().map(of_claim).collect(), Consistency::Strong).await?;
-    let mut clusters = BTreeSet::new();
-    for owner in owners {
-        let key = of_claim(&owner);
-        let phase =
-            claims.get(&key).map(|item| read::<Claim>(&key, item)).transpose()?.map(|claim| claim.phase());
-        let end = ends.get(&owner.instance);
-        if end.zip(phase).is_none_or(|(end, phase)| end.is_news(phase)) {
-            clusters.insert(owner.cluster);
-        }
-    }
-    Ok(clusters)
+    let keys = instances.iter().map(keys::instance).collect();
+    let items = read_many(ports, keys, Consistency::Strong).await?;
+    items.iter().map(|(key, item)| Ok(read::<InstanceOwner>(key, item)?.cluster)).collect()
 }
 
 pub(crate) async fn read_many<P: Ports>(

@@ -83,25 +83,6 @@ fn an_event_of_somebody_elses_instance_ends_after_one_read() {
     assert_eq!(world.table.meter().total().calls, 1);
 }
 
-/// Each termination of Tenon's own sends two events, and a mass of them came one by one.
-#[test]
-fn the_end_that_a_claim_knows_or_waits_for_is_no_news() {
-    let reads = |state: ClaimState, heard: &str| {
-        let world = world_with(&[claim(0, state)]);
-        world.table.reset_meter();
-        let cause = WakeCause::InstanceState { instance: id(0), state: heard.to_owned() };
-        block_on(Lifecycle::new().handle(&world, &WakeScope::Region, &[cause])).unwrap();
-        world.table.meter().total().calls
-    };
-    let (instance, node, reason, at) = (held(0), None, RemovalReason::Empty, EPOCH);
-    let terminating = ClaimState::Terminating { instance: instance.clone(), node, reason, at };
-    let terminated = ClaimState::Terminated { instance: Some(instance), node: None, reason, at };
-    assert_eq!(reads(terminating.clone(), "shutting-down"), 2);
-    assert!(reads(terminating, "terminated") > 2);
-    assert_eq!(reads(terminated, "terminated"), 2);
-    assert!(reads(initialized(0, EPOCH), "shutting-down") > 2);
-}
-
 #[test]
 fn nothing_is_terminated_while_halt_stands() {
     let (world, lifecycle) = (late(), Lifecycle::new());
