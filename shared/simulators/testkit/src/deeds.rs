@@ -370,9 +370,9 @@ impl Doings {
         self.images.push(region.make_image(&form));
     }
 
-    /// Breaks an image for its next instances, but never the first one.
+    /// Breaks the newest image for its next instances, but never the first one: older ones mostly have no next instances.
     fn break_image(&mut self, region: &SimulatedRegion, dice: &mut Dice) {
-        let Some(image) = dice.pick(&self.images).cloned() else { return };
+        let Some(image) = self.images.last().cloned() else { return };
         let defect = if dice.permille(500) { ImageDefect::Key } else { ImageDefect::Boot };
         if region.twin().set_image_defect(&image, Some(defect)).is_ok() {
             self.broken.push(image);

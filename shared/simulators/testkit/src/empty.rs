@@ -12,9 +12,9 @@ use tenon_region::engine::SimulatedRegion;
 
 use crate::invariants::Invariant;
 
-/// How long an empty node may stay in a region without faults while no node of its pool leaves and no command waits, where
-/// `consolidateAfter` is no longer: a lost ring is found by the next sweep, and a node is looked at twice.
-const GONE_WITHIN: SignedDuration = SignedDuration::from_mins(6);
+/// How long an empty node may stay in a region without faults while no node of its pool leaves and no command waits: a lost
+/// ring is found by the next sweep, and a node is looked at twice, before and after the longest `consolidateAfter`.
+const GONE_WITHIN: SignedDuration = SignedDuration::from_mins(12);
 
 /// Since when nodes are empty, no node of their pools leaves and no command waits, by name.
 #[derive(Debug, Default)]
