@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::{Claim, ClaimPhase};
-use tenon_domain::id::{ClusterName, NodePoolName};
+use tenon_domain::id::{ClaimName, ClusterName, NodePoolName};
 use tenon_region::engine::SimulatedRegion;
 
 use crate::invariants::Invariant;
 
-/// How long an empty node may stay in a region without faults while no node of its pool leaves and no command waits: a lost
-/// ring is found by the next sweep, and a node is looked at twice, before and after the longest `consolidateAfter`.
-const GONE_WITHIN: SignedDuration = SignedDuration::from_mins(12);
+/// How long an empty node may stay in a region without faults while no node of its pool leaves and no command waits, where
+/// `consolidateAfter` is no longer: a lost ring is found by the next sweep, and a node is looked at twice.
+const GONE_WITHIN: SignedDuration = SignedDuration::from_mins(6);
 
 /// Since when nodes are empty, no node of their pools leaves and no command waits, by name.
 #[derive(Debug, Default)]
@@ -37,6 +37,13 @@ pub(crate) fn invariant_empty_nodes_go(
         claims.iter().filter(|claim| leaves(claim)).map(|claim| &claim.pool).collect();
     // A command that waits for its replacements holds room for its pods on nodes of every pool.
     let waits = claims.iter().any(|claim| claim.phase() == ClaimPhase::Disrupting);
+    // So does one whose candidates still leave, of whatever pool, on its replacements.
+    let commands = region.commands(cluster);
+    let leave: BTreeSet<&ClaimName> =
+        claims.iter().filter(|claim| leaves(claim)).map(|claim| &claim.name).collect();
+    let unfinished =
+        commands.iter().filter(|command| command.candidates.iter().any(|name| leave.contains(name)));
+    let expecting: BTreeSet<&ClaimName> = unfinished.flat_map(|command| &command.replacements).collect();
     let mut empty = BTreeMap::new();
     for claim in &claims {
         let (ClaimPhase::Initialized, Some(node), None) = (claim.phase(), claim.state.node(), &claim.drift)
@@ -45,7 +52,8 @@ pub(crate) fn invariant_empty_nodes_go(
         };
         let pool = reported.node_pools.iter().find(|pool| pool.name == claim.pool);
         let Some(after) = pool.and_then(|pool| pool.disruption.consolidate_after) else { continue };
-        if waits || leaving.contains(&claim.pool) || !by_node.get(node.as_str()).is_some_and(Vec::is_empty) {
+        let is_held = waits || leaving.contains(&claim.pool) || expecting.contains(&claim.name);
+        if is_held || !by_node.get(node.as_str()).is_some_and(Vec::is_empty) {
             continue;
         }
         let since = seen.0.get(node.as_str()).copied().unwrap_or(now);
