@@ -39,11 +39,8 @@ pub(crate) fn invariant_empty_nodes_go(
     let waits = claims.iter().any(|claim| claim.phase() == ClaimPhase::Disrupting);
     // So does one whose candidates still leave, of whatever pool, on its replacements.
     let commands = region.commands(cluster);
-    let leave: BTreeSet<&ClaimName> =
-        claims.iter().filter(|claim| leaves(claim)).map(|claim| &claim.name).collect();
-    let unfinished =
-        commands.iter().filter(|command| command.candidates.iter().any(|name| leave.contains(name)));
-    let expecting: BTreeSet<&ClaimName> = unfinished.flat_map(|command| &command.replacements).collect();
+    let active = commands.iter().filter(|command| command.is_active());
+    let expecting: BTreeSet<&ClaimName> = active.flat_map(|command| &command.replacements).collect();
     let mut empty = BTreeMap::new();
     for claim in &claims {
         let (ClaimPhase::Initialized, Some(node), None) = (claim.phase(), claim.state.node(), &claim.drift)
