@@ -66,10 +66,8 @@ pub struct LifecycleInput {
     pub statuses: Option<StatusView>,
     /// The cluster's launch templates, if a look at them was due and EC2 answered.
     pub templates: Option<TemplatesView>,
-    /// Whether consoles of instances that never join are read.
-    pub console_output: FeatureGate,
-    /// The ends of those that were.
-    pub consoles: BTreeMap<InstanceId, String>,
+    /// The ends of the consoles of instances that never joined, if they were looked at.
+    pub consoles: Option<BTreeMap<InstanceId, String>>,
     /// Whether Nodes are replaced that stay unhealthy.
     pub node_repair: FeatureGate,
     /// The halt, which stops every termination.
@@ -210,6 +208,12 @@ impl LifecycleInput {
     pub fn zone_id(&self, claim: &Claim, instance: &LaunchedInstance) -> Option<&ZoneId> {
         let class = self.classes.get(&claim.class)?;
         class.subnets.iter().find(|subnet| subnet.zone == instance.zone).map(|subnet| &subnet.zone_id)
+    }
+
+    /// The end of the instance's console, if it was read.
+    #[must_use]
+    pub fn console_of(&self, instance: &LaunchedInstance) -> Option<&String> {
+        self.consoles.as_ref()?.get(&instance.id)
     }
 
     /// The time since the moment.

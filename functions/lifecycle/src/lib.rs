@@ -115,6 +115,8 @@ struct LifecyclePass<'a, P> {
 struct LifecycleDone {
     plan: LifecyclePlan,
     done: CommittedClaims,
+    /// Instances that the plan gives up, whose consoles are looked at next.
+    given_up: Vec<InstanceId>,
     /// The error of the query to EC2, if it failed.
     refused: Option<Ec2Error>,
     /// Why a due look at launch templates saw nothing, if it didn't. Nothing else waits for them.
@@ -155,7 +157,6 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
         if due || self.look == LookDepth::AtInstances || boots::asks_ec2(&input) {
             looked.refused = ask_ec2(self.ports, &mut input).await?;
         }
-        input.consoles = console::observe(self.ports, &input).await;
         if due && looked.refused.is_none() && templates::is_due(&input) {
             let revision = self.check.heads.generations.revision;
             let answer = templates_view::observe_templates(self.ports, &mut input, revision).await;
@@ -177,6 +178,12 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
         if plan.asks_ec2 && input.ec2.is_none() && looked.refused.is_none() {
             return Ok(AfterCommit::SeeMore);
         }
+        if input.consoles.is_none() {
+            looked.given_up = console::given_up(&plan);
+            if !looked.given_up.is_empty() {
+                return Ok(AfterCommit::SeeMore);
+            }
+        }
         looked.plan = plan;
         if looked.refused.is_some() {
             looked.plan.wake_at = input.now.saturating_add(TERMINATION_POLL).unwrap_or(input.now);
@@ -190,12 +197,15 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
         input: &mut LifecycleInput,
         looked: &mut LifecycleDone,
     ) -> Result<(), HandlerError> {
-        looked.refused = ask_ec2(self.ports, input).await?;
+        match std::mem::take(&mut looked.given_up).as_slice() {
+            [] => looked.refused = ask_ec2(self.ports, input).await?,
+            given_up => input.consoles = Some(console::observe(self.ports, self.cluster, given_up).await?),
+        }
         Ok(())
     }
 
     async fn execute(&self, input: &LifecycleInput, looked: &mut LifecycleDone) -> Result<(), HandlerError> {
-        let LifecycleDone { plan, done, refused, templates_failed } = looked;
+        let LifecycleDone { plan, done, refused, templates_failed, .. } = looked;
         let executed = execute::execute(self.ports, self.cluster, plan, done, input.now).await;
         executed?;
         done.not_learned.take().map_or(Ok(()), Err)?;

@@ -34,7 +34,6 @@ use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, query_all};
 
 use crate::audit_record::AuditRecord;
 use crate::boots::booting;
-use crate::console::needs_settings;
 use crate::input::{Ec2View, LifecycleInput};
 use crate::plan::{needs_launch, needs_type};
 use crate::repair::needs_gates;
@@ -121,8 +120,7 @@ pub async fn observe<P: Ports>(
         statuses: None,
         templates: None,
         audit: check.audit.clone(),
-        console_output: FeatureGate::Disabled,
-        consoles: BTreeMap::new(),
+        consoles: None,
         node_repair: FeatureGate::Disabled,
         halt: check.halt.clone(),
     };
@@ -131,7 +129,7 @@ pub async fn observe<P: Ports>(
 }
 
 /// Reads by name what claims need: launches that may be finished, facts about types, learned memory, and what images
-/// showed; and the cluster's registry entry, if a Node is unhealthy or never joins.
+/// showed; and the cluster's gates, if a Node is unhealthy.
 async fn observe_details<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Result<(), HandlerError> {
     let launches: BTreeSet<LaunchId> = input
         .claims
@@ -157,13 +155,12 @@ async fn observe_details<P: Ports>(ports: &P, input: &mut LifecycleInput) -> Res
     let boot = |(class, image)| keys::boot(&input.region, &input.cluster, class, image);
     let boot_keys = boots.into_iter().map(boot);
     let registry = keys::registry(&input.region, &input.cluster);
-    let entry = (needs_gates(input) || needs_settings(input)).then(|| registry.clone());
-    let wanted = launch_keys.chain(type_keys).chain(learned_keys).chain(boot_keys).chain(entry).collect();
+    let gates = needs_gates(input).then(|| registry.clone());
+    let wanted = launch_keys.chain(type_keys).chain(learned_keys).chain(boot_keys).chain(gates).collect();
     for (key, item) in read_many(ports, wanted, Consistency::Strong).await? {
         if key == registry {
             let registry: Registry = read(&key, &item)?;
             input.node_repair = registry.gates.of(GateName::NodeRepair);
-            input.console_output = registry.settings.console_output;
         } else if key.sk.starts_with(keys::LAUNCH) {
             let launch: Launch = read(&key, &item)?;
             input.launches.insert(launch.id.clone(), launch);

@@ -305,7 +305,7 @@ fn record(claim: &Claim, decision: Decision, message: String, input: &LifecycleI
     }
     if let Some(reason) = claim.state.removal() {
         record = record.detail("reason", reason.as_str());
-        let console = claim.state.instance().and_then(|instance| input.consoles.get(&instance.id));
+        let console = claim.state.instance().and_then(|instance| input.console_of(instance));
         if let (RemovalReason::RegistrationTimeout, Some(console)) = (reason, console) {
             record = record.detail("console", console);
         }

@@ -208,10 +208,8 @@ fn registration_timeout(
     }
     let step = || {
         let minutes = REGISTRATION_TIMEOUT.as_mins();
-        let console = match input.consoles.contains_key(&instance.id) {
-            true => "; this record has the end of its console output",
-            false => "",
-        };
+        let console = input.console_of(instance);
+        let console = console.map_or("", |_| "; this record has the end of its console output");
         let message = format!(
             "terminating instance `{}`: no Node joined within {minutes} minutes{console}",
             instance.id

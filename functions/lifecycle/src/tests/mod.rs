@@ -192,8 +192,7 @@ fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> LifecycleInput
         statuses: None,
         templates: None,
         audit: AuditRecord { revision: 1, at: Some(now), templates_at: Some(now), ..AuditRecord::default() },
-        console_output: FeatureGate::Disabled,
-        consoles: BTreeMap::new(),
+        consoles: None,
         node_repair: FeatureGate::Disabled,
         halt: None,
     }
@@ -397,7 +396,7 @@ fn c115_registration_is_timed_from_the_launch() {
     assert!(plan.steps[0].loses_room());
     assert_eq!(plan.steps[0].journal[0].details.get("console"), None);
     let mut read = late;
-    read.consoles.insert(id(0), "nodeadm: failed".to_owned());
+    read.consoles = Some(BTreeMap::from([(id(0), "nodeadm: failed".to_owned())]));
     let record = planned(&read).0.steps.remove(0).journal.remove(0);
     assert_eq!(record.details.get("console").map(String::as_str), Some("nodeadm: failed"));
     assert!(
