@@ -14,7 +14,7 @@ use tenon_region::engine::SimulatedRegion;
 
 mod one_pool;
 
-use one_pool::{LARGE, OnePool, deployment, name, never, pass};
+use one_pool::{LARGE, OnePool, fill, name, never, pass};
 
 const LOOK: SignedDuration = SignedDuration::from_millis(100);
 /// All that EC2 gives.
@@ -41,8 +41,7 @@ fn check(nodes: u32, interrupted: usize) {
     let pool = OnePool { title, capacity_type, start: 45, annotations, disruption, types: &LARGE };
     let mut region = pool.region();
     pass(&mut region, SignedDuration::from_mins(3));
-    let spec = json!({"containers": [{"name": "web", "resources": {"requests": {"cpu": "1500m"}}}]});
-    region.site(&name()).unwrap().cluster().apply(deployment("web", nodes, spec)).unwrap();
+    fill(&region, nodes);
     pass(&mut region, SignedDuration::from_mins(20));
     let old = running(&region);
     assert_eq!(old.len(), usize::try_from(nodes).unwrap());

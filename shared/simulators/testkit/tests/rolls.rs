@@ -14,7 +14,7 @@ use tenon_region::scenario::ImageForm;
 
 mod one_pool;
 
-use one_pool::{LARGE, OnePool, deployment, image, name, never, pass};
+use one_pool::{LARGE, OnePool, fill, image, name, never, pass};
 
 /// From a launch to a Ready node.
 const START: i64 = 3;
@@ -36,8 +36,7 @@ fn rolled(nodes: u32, budget: &str) -> SignedDuration {
         OnePool { title: "a roll", capacity_type, start: START, annotations, disruption, types: &LARGE };
     let mut region = pool.region();
     pass(&mut region, SignedDuration::from_mins(3));
-    let spec = json!({"containers": [{"name": "web", "resources": {"requests": {"cpu": "1500m"}}}]});
-    region.site(&name()).unwrap().cluster().apply(deployment("web", nodes, spec)).unwrap();
+    fill(&region, nodes);
     pass(&mut region, SignedDuration::from_mins(10));
     let old = running(&region);
     assert_eq!(old.len(), usize::try_from(nodes).unwrap());

@@ -90,6 +90,13 @@ pub(crate) fn deployment(name: &str, replicas: u32, spec: Value) -> Value {
     })
 }
 
+/// Pods of which each fills a node of [`LARGE`].
+#[allow(dead_code, reason = "not every test fills nodes by one pod")]
+pub(crate) fn fill(region: &SimulatedRegion, nodes: u32) {
+    let spec = json!({"containers": [{"name": "web", "resources": {"requests": {"cpu": "1500m"}}}]});
+    region.site(&name()).unwrap().cluster().apply(deployment("web", nodes, spec)).unwrap();
+}
+
 pub(crate) fn name() -> ClusterName {
     ClusterName::parse(CLUSTER).unwrap()
 }
