@@ -234,11 +234,11 @@ fn instances(form: &mut FormFields) -> Result<WireRequest, WireError> {
     Ok(WireRequest::Instances(InstanceFilter { ids, tags, states }, form.page()))
 }
 
-/// The port asks for one thing at a time: EC2 ANDs filters of different names.
 fn console(form: &mut FormFields) -> Result<InstanceId, WireError> {
     form.required("InstanceId")?.parse().map_err(|error| malformed(&error))
 }
 
+/// The port asks for one thing at a time: EC2 ANDs filters of different names.
 fn instance_status(form: &mut FormFields) -> Result<WireRequest, WireError> {
     page_size(form, LARGE_PAGE)?;
     let names = ["instance-status.status", "system-status.status", "event.code"];

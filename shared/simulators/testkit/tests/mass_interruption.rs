@@ -50,7 +50,7 @@ fn check(nodes: u32, interrupted: usize) {
     for id in &taken {
         region.twin().interrupt_spot(id).unwrap();
     }
-    let begun = region.now();
+    let (begun, metered) = (region.now(), region.table().meter());
     let (mut decided, mut requested) = (None, None);
     while requested.is_none() {
         pass(&mut region, LOOK);
@@ -67,10 +67,15 @@ fn check(nodes: u32, interrupted: usize) {
             requested = Some(since);
         }
     }
+    let used = region.table().meter().since(&metered).total();
     println!(
-        "{interrupted} of {nodes} nodes interrupted: all drains decided after {:#}, all replacements launched after {:#}",
+        "{interrupted} of {nodes} nodes interrupted: all drains decided after {:#}, all replacements launched after {:#}; {} \
+         write units, {} throttled calls, {} lost races",
         decided.unwrap(),
-        requested.unwrap()
+        requested.unwrap(),
+        used.write_units,
+        used.throttled,
+        used.lost,
     );
 }
 
