@@ -1,6 +1,7 @@
 //! Plans disruption from observations. Pure.
 //!
-//! Decides which observations support a plan, and drops commands whose replacements can't be launched.
+//! Decides which observations support a plan, and drops commands whose replacements can't be launched, or that one
+//! transaction doesn't hold.
 //! `tenon_planning` decides which nodes leave.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,19 +25,27 @@ use tenon_domain::report::{self, ALL_POOLS, Finding, Shown};
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::wake::FunctionName;
-use tenon_launching::build::{Built, LaunchInput, build};
+use tenon_launching::build::{Built, LaunchInput, build, write_launch};
 use tenon_launching::zones::ZoneTally;
 use tenon_planning::disruption::{
     self, ClaimView, ClassReadiness, ClassView, CommandStep, DisruptionInput, DisruptionPause,
-    DisruptionPlan, DriftingReservations, HaltState, MovingTime, NodeView,
+    DisruptionPlan, DisruptionRefusal, DisruptionReport, DriftingReservations, HaltState, MovingTime,
+    NewCommand, NodeView, RefusalReason,
 };
 use tenon_planning::provision::Purpose;
 use tenon_state::cluster::{ObservedCluster, ReadyClass};
 use tenon_state::observe::{ClusterObservation, evidence};
+use tenon_state::step::Change;
 use tenon_state::view::ClusterView;
+use tenon_table::limits::TRANSACTION_ACTIONS;
 
 /// How often used nodes are compared with new prices: spot prices change every few minutes, and mostly by little.
 const REPRICED_EVERY: SignedDuration = SignedDuration::from_mins(30);
+
+/// The writes for a candidate: its claim, its action, and a record in two places.
+const WRITES_OF_A_CANDIDATE: usize = 4;
+/// The command, the cluster's revision, and the count of steps.
+const OTHER_WRITES: usize = 3;
 
 /// Whether the pool's used nodes go where their pods cost less elsewhere.
 fn consolidates(pool: &NodePool) -> bool {
@@ -134,6 +143,9 @@ pub(crate) fn plan(
         plan,
     };
     planned.built = built(&planned.launch_input(registry, region, view), view, &planned.plan, &mut told);
+    let large = too_large(&planned.launch_input(registry, region, view), &planned);
+    report_of(&large).tell(&mut told);
+    planned.plan.commands.retain(|command| !large.contains_key(&command.id));
     (Some(planned), told)
 }
 
@@ -164,6 +176,39 @@ fn built(
         all.insert(command.clone(), built);
     }
     all
+}
+
+/// The commands that don't fit into one transaction, with their candidates and the number of replacements.
+fn too_large(
+    input: &LaunchInput<'_>,
+    planned: &PlannedDisruption,
+) -> BTreeMap<CommandId, (Vec<ClaimName>, usize)> {
+    let writes = |command: &NewCommand| {
+        let mut change = Change::of(&input.registry.cluster);
+        for launch in planned.built.get(&command.id).iter().flat_map(|built| &built.launches) {
+            write_launch(input, launch, 0, |_| false, &mut change);
+        }
+        change
+            .group()
+            .writes
+            .len()
+            .saturating_add(command.candidates.len().saturating_mul(WRITES_OF_A_CANDIDATE))
+    };
+    let large = planned
+        .plan
+        .commands
+        .iter()
+        .filter(|command| writes(command).saturating_add(OTHER_WRITES) > TRANSACTION_ACTIONS);
+    large.map(|one| (one.id.clone(), (one.candidates.clone(), one.replacement.claims.len()))).collect()
+}
+
+/// What is told of commands that don't fit.
+fn report_of(large: &BTreeMap<CommandId, (Vec<ClaimName>, usize)>) -> DisruptionReport {
+    let refusals = large.values().flat_map(|(candidates, count)| {
+        let reason = RefusalReason::TooManyReplacements { count: *count };
+        candidates.iter().map(move |claim| DisruptionRefusal { claim: claim.clone(), reason: reason.clone() })
+    });
+    DisruptionReport { refusals: refusals.collect(), ..DisruptionReport::default() }
 }
 
 /// The input of disruption.

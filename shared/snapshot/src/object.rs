@@ -276,6 +276,15 @@ pub fn controller(object: &Value) -> Option<&Value> {
         .find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
 }
 
+/// Since when a condition is True.
+#[must_use]
+pub fn true_since(object: &Value, kind: &str) -> Option<Timestamp> {
+    let holds = |condition: &&Value| {
+        text(condition, "/type") == Some(kind) && text(condition, "/status") == Some("True")
+    };
+    time(list(object, "/status/conditions").iter().find(holds)?, "/lastTransitionTime")
+}
+
 /// The status of a condition, such as `True`.
 #[must_use]
 pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {

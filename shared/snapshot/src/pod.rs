@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 
 use jiff::Timestamp;
 use serde_json::Value;
+use tenon_domain::api::pod::PodPhase;
 use tenon_domain::id::Uid;
 use tenon_domain::labels::DO_NOT_DISRUPT;
 use tenon_domain::manifest;
@@ -37,6 +38,14 @@ pub struct SeenPod {
     pub node: Option<String>,
     /// Whether its containers ended for good.
     pub life: PodLife,
+    /// `status.phase`.
+    pub phase: PodPhase,
+    /// `metadata.creationTimestamp`.
+    pub created_at: Option<Timestamp>,
+    /// When it was bound: since when its condition `PodScheduled` is True.
+    pub bound_at: Option<Timestamp>,
+    /// Since when its condition `Ready` is True; `None` while it isn't.
+    pub ready_at: Option<Timestamp>,
     /// `metadata.deletionTimestamp`.
     pub deleted_at: Option<Timestamp>,
     /// `status.startTime`.
@@ -93,11 +102,21 @@ pub enum PodDisruption {
     Leaves,
 }
 
+/// Whether a pod's place depends on other pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlacementOrder {
+    /// kube-scheduler may refuse it until others run: it has a required topology spread or pod affinity.
+    AfterOthers,
+    /// It doesn't.
+    Any,
+}
+
 /// The needs of equal pods.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PodNeeds {
     digest: String,
     text: Box<str>,
+    order: PlacementOrder,
 }
 
 impl PodNeeds {
@@ -105,6 +124,12 @@ impl PodNeeds {
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// Whether their places depend on other pods.
+    #[must_use]
+    pub const fn order(&self) -> PlacementOrder {
+        self.order
     }
 
     /// Its JSON.
@@ -188,13 +213,21 @@ impl PodNeedsSet {
         } else {
             PodRunner::Other
         };
-        let finished = matches!(text(pod, "/status/phase"), Some("Succeeded" | "Failed"));
+        let phase = match text(pod, "/status/phase") {
+            None | Some("") => PodPhase::Pending,
+            Some(phase) => PodPhase::parse(phase).unwrap_or(PodPhase::Unknown),
+        };
+        let finished = matches!(phase, PodPhase::Succeeded | PodPhase::Failed);
         Some(SeenPod {
             key: ObjectKey::new(Kind::Pod, namespace(pod), text(pod, "/metadata/name")?),
             uid: object::uid(pod).to_owned(),
             version: text(pod, "/metadata/resourceVersion").unwrap_or_default().to_owned(),
             node: text(pod, "/spec/nodeName").map(str::to_owned),
             life: if finished { PodLife::Finished } else { PodLife::Active },
+            phase,
+            created_at: object::time(pod, "/metadata/creationTimestamp"),
+            bound_at: object::true_since(pod, "PodScheduled"),
+            ready_at: object::true_since(pod, "Ready"),
             deleted_at: object::deleted_at(pod),
             started_at: object::time(pod, "/status/startTime"),
             grace_seconds: object::at(pod, "/spec/terminationGracePeriodSeconds").and_then(Value::as_i64),
@@ -203,11 +236,11 @@ impl PodNeedsSet {
             runner,
             disruption: if tolerates { PodDisruption::Tolerated } else { PodDisruption::Leaves },
             row: pod_row(pod).to_string().into_boxed_str(),
-            shape: self.intern(pod_shape(pod).to_string()),
+            shape: self.intern(pod_shape(pod).to_string(), order(pod)),
         })
     }
 
-    fn intern(&mut self, text: String) -> Arc<PodNeeds> {
+    fn intern(&mut self, text: String, order: PlacementOrder) -> Arc<PodNeeds> {
         let digest = shape_digest(&text);
         if let Some(known) = self.known.get(&digest).and_then(Weak::upgrade) {
             return known;
@@ -216,7 +249,7 @@ impl PodNeedsSet {
             self.known.retain(|_, shape| shape.strong_count() > 0);
             self.clean_at = self.known.len().saturating_mul(2).max(FEW_SHAPES);
         }
-        let shape = Arc::new(PodNeeds { digest: digest.clone(), text: text.into_boxed_str() });
+        let shape = Arc::new(PodNeeds { digest: digest.clone(), text: text.into_boxed_str(), order });
         self.known.insert(digest, Arc::downgrade(&shape));
         shape
     }
@@ -226,6 +259,16 @@ fn namespace(pod: &Value) -> &str {
     match object::namespace(pod) {
         "" => "default",
         namespace => namespace,
+    }
+}
+
+fn order(pod: &Value) -> PlacementOrder {
+    let mut spreads = object::list(pod, "/spec/topologySpreadConstraints").iter();
+    let affinity = "/spec/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    let must = |spread: &Value| text(spread, "/whenUnsatisfiable") != Some("ScheduleAnyway");
+    match spreads.any(must) || !object::list(pod, affinity).is_empty() {
+        true => PlacementOrder::AfterOthers,
+        false => PlacementOrder::Any,
     }
 }
 
@@ -287,6 +330,39 @@ mod tests {
             shapes.read(&pod("a", 1, &cpu.to_string())).unwrap();
         }
         assert!(shapes.known.len() <= FEW_SHAPES, "{}", shapes.known.len());
+    }
+
+    #[test]
+    fn pods_with_a_required_spread_or_affinity_come_after_others() {
+        let order = |spec: Value| {
+            SeenPod::read(&json!({"metadata": {"name": "a"}, "spec": spec})).unwrap().shape().order()
+        };
+        let spread = |when: &str| json!({"topologySpreadConstraints": [{"whenUnsatisfiable": when}]});
+        let affinity = "requiredDuringSchedulingIgnoredDuringExecution";
+        assert_eq!(order(json!({})), PlacementOrder::Any);
+        assert_eq!(order(spread("ScheduleAnyway")), PlacementOrder::Any);
+        assert_eq!(order(spread("DoNotSchedule")), PlacementOrder::AfterOthers);
+        assert_eq!(
+            order(json!({"affinity": {"podAffinity": {affinity: [{}]}}})),
+            PlacementOrder::AfterOthers
+        );
+        assert_eq!(order(json!({"affinity": {"podAntiAffinity": {affinity: [{}]}}})), PlacementOrder::Any);
+    }
+
+    #[test]
+    fn times_are_those_of_conditions_that_hold() {
+        let read = |ready: &str| {
+            SeenPod::read(&json!({"metadata": {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
+                "status": {"phase": "Running", "conditions": [
+                    {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"},
+                    {"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:09Z"}]}}))
+            .unwrap()
+        };
+        let seconds = |at: Option<Timestamp>| at.map(|at| at.as_second() - 1_767_225_600);
+        let pod = read("True");
+        let times = [pod.created_at, pod.bound_at, pod.ready_at].map(seconds);
+        assert_eq!((pod.phase, times), (PodPhase::Running, [Some(0), Some(5), Some(9)]));
+        assert_eq!(read("False").ready_at, None);
     }
 
     #[test]

@@ -16,10 +16,13 @@ mod cluster;
 mod definitions;
 mod live;
 mod local;
+mod scheduler_log;
+mod volumes;
 
 pub use binary::{agent_binary, tenon_binary};
 pub use cases::{Case, Table, Verdict, accepted, rejected};
 pub use cluster::{Cluster, DEADLINE};
 pub use definitions::{Definition, definitions};
-pub use live::{CLASS, Live, Moment};
+pub use live::{CLASS, Live, Moment, alone, clear};
 pub use local::Local;
+pub use scheduler_log::{SchedulerEvent, SchedulerLog};

@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::json;
 use tokio::runtime::Runtime;
+use tokio::sync::MutexGuard;
 
 use crate::binary::tenon_binary;
 use crate::cluster::Cluster;

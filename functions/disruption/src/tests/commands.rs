@@ -46,6 +46,27 @@ fn launches_of_one_command_have_each_of_their_templates_once() {
     check([web("a", "1500m", &of("amd64")), web("b", "1500m", &of("arm64"))], 2);
 }
 
+/// One transaction holds 100 writes. A larger command would fail every look of the cluster.
+#[test]
+fn a_node_whose_pods_need_too_many_nodes_stays_and_says_so() {
+    let check = |pods: usize, phase: ClaimPhase, says: Option<&str>| {
+        let mut cluster = cluster(1);
+        // Each needs a node of its own.
+        cluster.objects.pods = (0..pods).map(|n| web(&format!("web-{n}"), "3500m", &json!({}))).collect();
+        cluster.report().unwrap();
+        wake(&cluster);
+        assert_eq!(phases(&cluster, phase).len(), 1, "{pods} pods");
+        let needs = told(&cluster).into_iter().find(|message| message.contains("its pods need"));
+        assert_eq!(
+            needs.is_some(),
+            says.is_some_and(|says| needs.iter().any(|told| told.contains(says))),
+            "{needs:?}"
+        );
+    };
+    check(25, ClaimPhase::Disrupting, None);
+    check(40, ClaimPhase::Initialized, Some("its pods need 40 new nodes"));
+}
+
 #[test]
 fn a_template_that_ec2_has_already_is_used_as_it_is() {
     let first = cluster(1);

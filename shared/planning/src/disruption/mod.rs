@@ -210,6 +210,7 @@ fn held(input: &DisruptionInput, node: &NodeView, word: PodsWord) -> Result<(), 
         | RefusalReason::ClusterBudgetExhausted { .. }
         | RefusalReason::DriftsAgain { .. }
         | RefusalReason::Unschedulable { .. }
+        | RefusalReason::TooManyReplacements { .. }
         | RefusalReason::PoolNotFound { .. }
         | RefusalReason::Paused { .. }
         | RefusalReason::SavesTooLittle { .. }

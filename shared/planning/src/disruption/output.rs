@@ -280,6 +280,11 @@ pub enum RefusalReason {
         /// Which, and why.
         pods: Vec<provision::Unschedulable>,
     },
+    /// Its pods would need more new nodes than one command launches.
+    TooManyReplacements {
+        /// How many.
+        count: usize,
+    },
     /// Its pool doesn't exist.
     PoolNotFound {
         /// The pool.
@@ -391,6 +396,11 @@ impl fmt::Display for RefusalReason {
                 write!(f, "no other node, existing or new, can take {} of its pods", pods.len())?;
                 pods.first().map_or(Ok(()), |pod| write!(f, ": {}", pod.message()))
             }
+            Self::TooManyReplacements { count } => write!(
+                f,
+                "its pods need {count} new nodes, more than one command launches: allow larger instance types in its NodePool, \
+                 or delete the Node to drain it first"
+            ),
             Self::PoolNotFound { pool } => write!(f, "NodePool `{pool}` doesn't exist"),
             Self::Paused { pool, by } => paused(f, pool, *by),
             Self::MovedLately { pool, moved, rest } => write!(

@@ -9,6 +9,7 @@
 //!
 //! Source: kubernetes/kubernetes `pkg/scheduler/framework/plugins/nodevolumelimits/csi.go`, read 2026-11.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -111,11 +112,21 @@ pub(crate) struct VolumeLimits<'a> {
     csi_nodes: BTreeMap<&'a str, &'a CsiNode>,
     /// By instance type, the least limit of each driver.
     learned: BTreeMap<&'a str, BTreeMap<&'a str, u32>>,
-    /// By node, the volumes that it has, and how many of its pods have one of their own.
-    on_nodes: BTreeMap<&'a str, AttachedVolumes>,
+    on_nodes: BTreeMap<&'a str, NodeVolumes>,
 }
 
-/// The volumes of a node.
+/// The volumes of a node of the input.
+#[derive(Debug)]
+struct NodeVolumes {
+    /// Those that the API server says are attached.
+    attached: Vec<CountedVolume>,
+    /// How many pods it has.
+    pods: usize,
+    /// With the volumes of these pods.
+    all: AttachedVolumes,
+}
+
+/// The volumes that a node has, and how many of its pods have one of their own.
 #[derive(Debug, Clone, Default)]
 struct AttachedVolumes {
     named: BTreeSet<CountedVolume>,
@@ -212,10 +223,12 @@ impl<'a> VolumeLimits<'a> {
             attached.entry(&one.node).or_default().push(volume);
         }
         for node in &input.nodes {
-            let here = attached.remove(node.name.as_str()).unwrap_or_default();
-            self.on_nodes.insert(&node.name, AttachedVolumes::of(node, &self.volumes, &here));
+            let attached = attached.remove(node.name.as_str()).unwrap_or_default();
+            let all = AttachedVolumes::of(node, &self.volumes, &attached);
+            let pods = node.occupancy.shapes().len();
+            self.on_nodes.insert(&node.name, NodeVolumes { attached, pods, all });
         }
-        let on_nodes = self.on_nodes.values().flat_map(|of| of.named.iter().cloned());
+        let on_nodes = self.on_nodes.values().flat_map(|of| of.all.named.iter().cloned());
         let several = users.into_iter().filter(|(_, pods)| *pods > 1).map(|(volume, _)| volume);
         let shared: BTreeSet<CountedVolume> = on_nodes.chain(several).collect();
         self.shared = shared.into_iter().enumerate().map(|(id, volume)| (volume, id)).collect();
@@ -285,8 +298,14 @@ impl<'a> VolumeLimits<'a> {
     /// How many more volumes of each driver a node takes, and the shared ones that it has.
     pub(crate) fn of_node(&self, node: &ExistingNode) -> (DenseAmounts, SharedHere) {
         let mut here = SharedHere::default();
-        let Some(attached) = self.on_nodes.get(node.name.as_str()) else {
+        let Some(known) = self.on_nodes.get(node.name.as_str()) else {
             return (self.drivers.iter().map(|_| UNLIMITED).collect(), here);
+        };
+        // A trial may have taken room for more pods.
+        let attached = if node.occupancy.shapes().len() == known.pods {
+            Cow::Borrowed(&known.all)
+        } else {
+            Cow::Owned(AttachedVolumes::of(node, &self.volumes, &known.attached))
         };
         let room = self.drivers.iter().map(|driver| {
             as_room(self.limit(node, driver)).saturating_sub(i64::from(attached.count(driver)))

@@ -4,7 +4,7 @@
 //! the free room. No pod makes a claim dearer than the claim was without it; a pod that needs on-demand capacity, for
 //! instance, doesn't join pods that accept spot.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::api::pod::HostPort;
 
@@ -24,9 +24,15 @@ pub(crate) enum Filling {
     InOrder,
     /// The same, but those that ask for the same as the seed first: others may have cheaper places.
     LikeFirst,
-    /// The lanes that best match the shape of the free room.
-    Balanced,
+    /// In order, and the types that are best then by worth, too: the better of both.
+    OrderOrWorth,
+    /// One after the other, the pod that is worth most for the share of the free room that it takes.
+    ByWorth,
 }
+
+/// Of lanes that are the same but for their rules, so many are looked at for each pod that joins by worth. The others join
+/// in order.
+const LOOKED_AT: usize = 8;
 
 /// Which pods may join a claim: those that ask for the same; those with the same price on their own, so that cheaper
 /// pods (spot, beside pods that need on-demand capacity) don't take the room; then all.
@@ -45,6 +51,7 @@ pub(crate) struct PackPattern {
 }
 
 /// The state of filling a type.
+#[derive(Clone, Copy)]
 pub(crate) struct Fill<'f> {
     pub(crate) members: &'f [Member<'f>],
     pub(crate) waiting: &'f [u32],
@@ -64,6 +71,10 @@ pub(crate) struct Scratch {
     inside: Vec<(u32, u32)>,
     /// By rules: whether the pattern refuses such pods from now on.
     refused: Vec<u32>,
+    /// By lane: whether the pattern has no place for its pods, whatever else joins.
+    passed: Vec<u32>,
+    /// How many needs the last pattern was checked against.
+    pub(crate) looks: usize,
     /// The turn of the pattern's class.
     class_turn: u32,
     /// By class: the class of the pattern with such pods, if they may join.
@@ -76,6 +87,7 @@ impl Scratch {
         self.class_turn += 1;
         self.inside.resize(lanes, (0, 0));
         self.refused.resize(lanes, 0);
+        self.passed.resize(lanes, 0);
     }
 
     fn inside(&self, lane: usize) -> u32 {
@@ -84,6 +96,10 @@ impl Scratch {
 
     fn refuses(&self, rules: usize) -> bool {
         self.refused.get(rules) == Some(&self.turn)
+    }
+
+    fn passes(&self, lane: usize) -> bool {
+        self.passed.get(lane) == Some(&self.turn)
     }
 }
 
@@ -113,6 +129,7 @@ impl Fill<'_> {
         let one = pool.types.get(type_index)?;
         let (left, ports) = (one.room.clone(), std::sync::Arc::clone(&one.host_ports));
         scratch.begin(self.members.len());
+        scratch.looks = self.buckets.len();
         let mut filling = Filled {
             pattern: PackPattern { class: member.class, counts: Vec::new(), worth: 0.0 },
             left,
@@ -125,8 +142,8 @@ impl Fill<'_> {
             scratch,
         };
         let first = match self.filling {
-            Filling::Balanced if !member.rules.keeps_together() => 1,
-            Filling::InOrder | Filling::LikeFirst | Filling::Balanced => u32::MAX,
+            Filling::ByWorth if !member.rules.keeps_together() => 1,
+            Filling::InOrder | Filling::LikeFirst | Filling::OrderOrWorth | Filling::ByWorth => u32::MAX,
         };
         if !filling.add(pool, self, seed, first) {
             return None;
@@ -140,8 +157,13 @@ impl Fill<'_> {
         }
         for guests in [Guests::Equals, Guests::All] {
             match self.filling {
-                Filling::InOrder | Filling::LikeFirst => self.in_order(pool, &mut filling, guests),
-                Filling::Balanced => self.balance(pool, &mut filling, guests),
+                Filling::InOrder | Filling::LikeFirst | Filling::OrderOrWorth => {
+                    self.in_order(pool, &mut filling, guests);
+                }
+                Filling::ByWorth => {
+                    while self.add_worthiest(pool, &mut filling, guests) {}
+                    self.in_order(pool, &mut filling, guests);
+                }
             }
         }
         Some(filling.pattern)
@@ -176,29 +198,64 @@ impl Fill<'_> {
         }
     }
 
-    /// Repeatedly adds pods of the lane whose needs point most in the direction of the free room.
-    fn balance(&self, pool: &mut Pool<'_>, filling: &mut Filled<'_, '_>, guests: Guests) {
-        let Some(whole) = pool.types.get(filling.type_index).map(|one| one.room.clone()) else { return };
-        let mut out: Vec<bool> =
-            self.members.iter().map(|member| !welcome(pool, filling, member.class, guests)).collect();
-        loop {
-            let mut best: Option<(f64, usize, u32)> = None;
-            for (index, (member, out)) in self.members.iter().zip(&out).enumerate() {
-                let left = self.left(filling, index);
-                let count =
-                    if *out || left == 0 { 0 } else { times_fit(member.need, &filling.left).min(left) };
-                if count > 0 {
-                    let aligned = alignment(member.need, &filling.left, &whole);
-                    if best.is_none_or(|(most, _, _)| aligned > most) {
-                        best = Some((aligned, index, count));
-                    }
+    /// Adds pods of the lane that is worth most for the share of the free room that it takes. Returns whether any lane
+    /// was left.
+    fn add_worthiest(&self, pool: &mut Pool<'_>, filling: &mut Filled<'_, '_>, guests: Guests) -> bool {
+        let mut best: Option<(f64, usize, u32)> = None;
+        filling.scratch.looks += self.buckets.len();
+        for (bucket, smallest) in self.buckets.fitting() {
+            if is_full(smallest, &filling.left) {
+                break;
+            }
+            let fitting = times_fit(bucket.need, &filling.left);
+            if fitting == 0 {
+                continue;
+            }
+            let share = share(bucket.need, &filling.left);
+            for (class, lanes) in &bucket.by_class {
+                if lanes.is_empty()
+                    || !welcome(pool, filling, *class, guests)
+                    || filling.join(pool, *class).is_none()
+                {
+                    continue;
+                }
+                // Those that ask for the same of nodes are worth about the same.
+                let mut first = lanes.iter().copied().take(LOOKED_AT);
+                let Some(lane) = first.find(|lane| self.may_add(filling, *lane)) else { continue };
+                let worth = self.members.get(lane).map_or(0.0, |member| member.worth) / share;
+                if best.is_none_or(|(most, _, _)| worth > most) {
+                    best = Some((worth, lane, fitting.min(self.left(filling, lane))));
                 }
             }
-            let Some((_, index, count)) = best else { break };
-            if !filling.add(pool, self, index, count.div_ceil(4)) {
-                out.iter_mut().skip(index).take(1).for_each(|out| *out = true);
+        }
+        let Some((_, lane, count)) = best else { return false };
+        if !filling.add(pool, self, lane, count.div_ceil(4)) {
+            let turn = filling.scratch.turn;
+            filling.scratch.passed.iter_mut().skip(lane).take(1).for_each(|passed| *passed = turn);
+        }
+        true
+    }
+
+    /// Whether a lane has pods left that nothing is known to keep out.
+    fn may_add(&self, filling: &Filled<'_, '_>, lane: usize) -> bool {
+        let rules = self.buckets.rules.get(lane).copied().unwrap_or(0);
+        !filling.scratch.refuses(rules) && !filling.scratch.passes(lane) && self.left(filling, lane) > 0
+    }
+
+    /// More than any claim can be worth: of pods that keep those of their own kind away there is one at most.
+    pub(crate) fn most_worth(&self) -> f64 {
+        let mut alone: BTreeMap<usize, f64> = BTreeMap::new();
+        let mut sum = 0.0;
+        let lanes = self.members.iter().zip(self.waiting).zip(&self.buckets.rules);
+        for ((member, waiting), rules) in lanes.filter(|((_, waiting), _)| **waiting > 0) {
+            if member.rules.apart.iter().any(|selector| member.rules.is.contains(selector)) {
+                let most = alone.entry(*rules).or_default();
+                *most = most.max(member.worth);
+            } else {
+                sum += member.worth * f64::from(*waiting);
             }
         }
+        alone.values().fold(sum, |sum, worth| sum + worth)
     }
 
     /// How many pods that must be on the seed's node aren't in the pattern.
@@ -226,17 +283,11 @@ fn welcome(pool: &Pool<'_>, filling: &Filled<'_, '_>, class: usize, guests: Gues
     }
 }
 
-/// The cosine between a need and the room that is left, both as shares of the whole room.
-#[expect(clippy::cast_precision_loss, reason = "only the better of two directions is looked for")]
-fn alignment(need: &[i64], left: &[i64], whole: &[i64]) -> f64 {
-    let (mut dot, mut size) = (0.0, 0.0);
-    for ((need, left), whole) in need.iter().zip(left).zip(whole) {
-        let whole = (*whole).max(1) as f64;
-        let (need, left) = (*need as f64 / whole, *left as f64 / whole);
-        dot += need * left;
-        size += need * need;
-    }
-    dot / size.sqrt().max(f64::MIN_POSITIVE)
+/// The share of the free room that a need takes, over all resources.
+#[expect(clippy::cast_precision_loss, reason = "only the better of two shares is looked for")]
+fn share(need: &[i64], left: &[i64]) -> f64 {
+    let asked = need.iter().zip(left).filter(|(need, _)| **need > 0);
+    asked.map(|(need, left)| *need as f64 / *left as f64).sum::<f64>().max(f64::MIN_POSITIVE)
 }
 
 impl Filled<'_, '_> {

@@ -135,7 +135,7 @@ fn pairs_with(
 }
 
 /// Whether a claim on spot can still be of many types: one node less isn't worth an interruption more.
-fn stays_flexible(pool: &Pool<'_>, members: &[Member<'_>], draft: &Draft) -> bool {
+pub(crate) fn stays_flexible(pool: &Pool<'_>, members: &[Member<'_>], draft: &Draft) -> bool {
     let Some(class) = pool.class(draft.class) else { return false };
     if class.capacity_types.get(draft.type_index) != Some(&Some(CapacityType::Spot)) {
         return true;

@@ -31,6 +31,7 @@ pub mod output;
 mod pack;
 mod pool;
 mod probe;
+mod repack;
 pub mod report;
 mod reserved;
 mod rest;
@@ -70,14 +71,13 @@ pub use shared::{ClaimOfferings, Shared};
 pub use trials::PlanTrials;
 
 pub(crate) use dense::Dimensions;
-pub(crate) use needs::{Daemon, PodGroup, groups};
+pub(crate) use needs::{Daemon, PodGroup, counted, groups};
 pub(crate) use pool::Pool;
 pub(crate) use topology::census;
 pub(crate) use ways::Ways;
 
 use attachments::VolumeLimits;
 use existing::Rooms;
-use needs::counted;
 use reserved::ReservedRoom;
 use rest::Rest;
 use round::{PlanAttempt, PlanState};
@@ -118,7 +118,7 @@ pub(crate) fn plan_scope<'a>(
         placements: Vec::new(),
         state: PlanState {
             steps: Steps::new(input.steps),
-            room: ReservedRoom::default(),
+            room: ReservedRoom::besides(&measures.spent),
             claims: Vec::new(),
             open: Vec::new(),
             rooms: Rooms::of(scope, measures, &residents),

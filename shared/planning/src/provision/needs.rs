@@ -25,7 +25,7 @@ use super::input::ProvisionInput;
 use super::report::{Reason, Unschedulable, UnschedulableCause};
 use super::topology::census::{Resident, is_of_nodes};
 use super::topology::neighbours::NodeRules;
-use super::topology::rules::{PodRule, Rules};
+use super::topology::rules::{Force, PodRule, RuleKind, Rules};
 use super::topology::selectors::{SelectorId, Selectors};
 use super::volumes::Volumes;
 use super::ways::{Ways, WaysTable};
@@ -118,6 +118,12 @@ impl<'a> PodGroup<'a> {
         self.rules.iter().filter(move |rule| &*rule.key == key)
     }
 
+    /// The labels of its required spreads.
+    pub(crate) fn spread_keys(&self) -> impl Iterator<Item = &Arc<str>> {
+        let required = self.rules.iter().filter(|rule| rule.force == Force::Required);
+        required.filter(|rule| matches!(rule.kind, RuleKind::Spread(_))).map(|rule| &rule.key)
+    }
+
     /// The labels of all its rules.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
         self.own.keys()
@@ -126,6 +132,12 @@ impl<'a> PodGroup<'a> {
     /// Whether it needs other pods on its node.
     pub(crate) fn needs_neighbours(&self) -> bool {
         self.node_rules.keeps_together()
+    }
+
+    /// Whether it needs pods of others on its node, which need none themselves: these come first.
+    pub(crate) fn follows(&self, others: &PodGroup<'_>) -> bool {
+        let needed = |selector: &SelectorId| others.is.contains(selector);
+        !others.needs_neighbours() && self.node_rules.with.iter().any(needed)
     }
 
     /// Its rules about domains of a label, in words.

@@ -17,6 +17,7 @@ use tenon_domain::id::ReservationId;
 
 use super::draft::Draft;
 use super::pool::Pool;
+use super::trials::Spent;
 
 /// Whether claims without a reservation are packed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,12 +29,19 @@ pub(crate) enum Again {
 }
 
 /// The free capacity of the reservations while a plan is made.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ReservedRoom {
+    /// What earlier plans on the same input have used.
+    taken: BTreeMap<ReservationId, u32>,
     left: BTreeMap<ReservationId, u32>,
 }
 
 impl ReservedRoom {
+    /// All that earlier plans have left.
+    pub(crate) fn besides(spent: &Spent) -> Self {
+        Self { taken: spent.reserved().clone(), left: BTreeMap::new() }
+    }
+
     /// Gives each draft with reserved offerings its reservation, and splits a draft that needs several. Claims
     /// without room are dropped, and their charges returned to the pool's limits.
     pub(crate) fn admit(&mut self, pool: &mut Pool<'_>, drafts: Vec<Draft>) -> (Vec<Draft>, Again) {
@@ -47,7 +55,9 @@ impl ReservedRoom {
             }
             let mut times = draft.times;
             for reservation in reserved {
-                let left = self.left.entry(reservation.id.clone()).or_insert(reservation.left);
+                let before = self.taken.get(&reservation.id).copied().unwrap_or_default();
+                let left = self.left.entry(reservation.id.clone());
+                let left = left.or_insert(reservation.left.saturating_sub(before));
                 let taken = times.min(*left);
                 *left -= taken;
                 times -= taken;

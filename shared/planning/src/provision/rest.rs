@@ -75,6 +75,24 @@ pub(crate) struct Dealt<'a> {
     deferred: BTreeSet<usize>,
 }
 
+/// The pods of shares, and those that are left of each group.
+struct DealtPods<'a> {
+    of_shares: Vec<Vec<&'a Pod>>,
+    rest: Vec<std::vec::IntoIter<&'a Pod>>,
+}
+
+impl<'a> DealtPods<'a> {
+    fn take(&mut self, group: usize, pods: u32) -> Vec<&'a Pod> {
+        let some = usize::try_from(pods).unwrap_or(usize::MAX);
+        self.rest.get_mut(group).map(|rest| rest.take(some).collect()).unwrap_or_default()
+    }
+
+    fn give(&mut self, group: usize, share: usize, pods: u32) {
+        let taken = self.take(group, pods);
+        self.of_shares.iter_mut().skip(share).take(1).for_each(|of| of.extend(&taken));
+    }
+}
+
 impl<'a> Rest<'a> {
     /// All pods.
     pub(crate) const fn of(groups: Vec<PodGroup<'a>>) -> Self {
@@ -123,13 +141,25 @@ impl<'a> Rest<'a> {
 
     /// Whether pods of a spread found no more room in a domain.
     pub(crate) fn is_full(&self, spread: &GroupSpread<'_, 'a>, domain: &str) -> bool {
-        let pin = Pin { key: Arc::clone(&spread.rule.key), value: domain.into() };
+        let pin = Pin { key: Arc::clone(&spread.rule.key), value: Some(domain.into()) };
         self.closed.contains_key(&(spread.index, spread.group.given_up, vec![pin]))
     }
 
     /// Whether pods are to be tried later.
     fn is_held(&self, group: &PodGroup<'_>) -> bool {
         self.from.is_some_and(|from| group.priority < from)
+    }
+
+    /// How many pods of each group are to be dealt, now and at all.
+    fn waiting(&self) -> WaitingPods {
+        let waiting = |index: usize, group: &PodGroup<'a>| {
+            if self.done.contains(&index) { 0 } else { count(group.pods.len()) }
+        };
+        let ever: Vec<u32> =
+            self.groups.iter().enumerate().map(|(index, group)| waiting(index, group)).collect();
+        let held = self.groups.iter().zip(&ever);
+        let now = held.map(|(group, pods)| if self.is_held(group) { 0 } else { *pods }).collect();
+        WaitingPods { now, ever }
     }
 
     /// Deals the pods to domains.
@@ -140,14 +170,7 @@ impl<'a> Rest<'a> {
         input: &'p ProvisionInput,
         measures: &InputMeasures<'p>,
     ) -> Dealt<'a> {
-        let waiting = |index: usize, group: &PodGroup<'a>| {
-            if self.done.contains(&index) { 0 } else { count(group.pods.len()) }
-        };
-        let ever: Vec<u32> =
-            self.groups.iter().enumerate().map(|(index, group)| waiting(index, group)).collect();
-        let held = self.groups.iter().zip(&ever);
-        let now = held.map(|(group, pods)| if self.is_held(group) { 0 } else { *pods }).collect();
-        let waiting = WaitingPods { now, ever };
+        let waiting = self.waiting();
         let PlanState { rooms, census, .. } = state;
         let (closed, placed) = (&self.closed, &self.placed);
         let offers = |group: &PodGroup<'a>, share: &Share, key: &Arc<str>| -> Option<Vec<DomainOffer>> {
@@ -177,7 +200,7 @@ impl<'a> Rest<'a> {
             if !closed.is_empty() {
                 found.retain(|domain, offer| {
                     let mut pins = share.pins.clone();
-                    pins.push(Pin { key: Arc::clone(key), value: Arc::clone(domain) });
+                    pins.push(Pin { key: Arc::clone(key), value: Some(Arc::clone(domain)) });
                     let here = (share.group, group.given_up, pins);
                     if let Some(most) = closed.get(&here) {
                         offer.most = most.saturating_sub(placed.get(&here).copied().unwrap_or(0));
@@ -188,24 +211,49 @@ impl<'a> Rest<'a> {
             Some(found.into_values().collect())
         };
         let deal = deal::deal(census, &self.groups, &waiting, &measures.ways, offers);
-        let mut pods: Vec<std::vec::IntoIter<&'a Pod>> =
-            self.groups.iter().map(|group| group.pods.clone().into_iter()).collect();
-        let mut take = |group: usize, pods_of: u32| -> Vec<&'a Pod> {
-            let some = usize::try_from(pods_of).unwrap_or(usize::MAX);
-            pods.get_mut(group).map(|pods| pods.take(some).collect()).unwrap_or_default()
-        };
+        let mut dealt = self.in_turns(&deal.shares);
         let mut parts = Vec::with_capacity(deal.shares.len());
-        for share in &deal.shares {
-            let some = take(share.group, share.pods);
+        for (share, pods) in deal.shares.iter().zip(std::mem::take(&mut dealt.of_shares)) {
             let Some(group) = self.groups.get(share.group) else { continue };
-            parts.push(group.part(some, measures.ways.pinned(&group.alternatives, &share.pins)));
+            parts.push(group.part(pods, measures.ways.pinned(&group.alternatives, &share.pins)));
         }
         let undealt = deal.undealt.into_iter().map(|one| {
-            let some = take(one.group, one.pods);
-            (one, some)
+            let pods = dealt.take(one.group, one.pods);
+            (one, pods)
         });
         let undealt = undealt.collect();
-        Dealt { parts, shares: deal.shares, undealt, deferred: deal.deferred }
+        let mut deferred = deal.deferred;
+        for (part, share) in parts.iter().zip(&deal.shares).filter(|(part, _)| part.needs_neighbours()) {
+            if parts.iter().any(|others| part.follows(others)) {
+                deferred.insert(share.group);
+            }
+        }
+        Dealt { parts, shares: deal.shares, undealt, deferred }
+    }
+
+    /// The pods of shares: a group's pods go to its shares in turns, by age, and the largest share begins. kube-scheduler
+    /// tries pods in that order, so that a spread allows each when its turn comes.
+    fn in_turns(&self, shares: &[Share]) -> DealtPods<'a> {
+        let rest = self.groups.iter().map(|group| group.pods.clone().into_iter()).collect();
+        let mut dealt = DealtPods { of_shares: vec![Vec::new(); shares.len()], rest };
+        let mut of_group: Vec<Vec<usize>> = vec![Vec::new(); self.groups.len()];
+        for (index, share) in shares.iter().enumerate() {
+            of_group.iter_mut().skip(share.group).take(1).for_each(|of| of.push(index));
+        }
+        let pods_of = |index: &usize| shares.get(*index).map_or(0, |share| share.pods);
+        for (group, mut of) in of_group.into_iter().enumerate() {
+            of.sort_by_key(|index| Reverse(pods_of(index)));
+            if let [only] = of[..] {
+                dealt.give(group, only, pods_of(&only));
+                continue;
+            }
+            for level in (1..=of.first().map_or(0, pods_of)).rev() {
+                for index in of.iter().take_while(|index| pods_of(index) >= level) {
+                    dealt.give(group, *index, 1);
+                }
+            }
+        }
+        dealt
     }
 
     /// Whether any pod has a rule about other pods, or a preference for one.
@@ -348,5 +396,5 @@ fn take_back(
         let pins = pins.get(..last).unwrap_or_default();
         state.census.take_back(group, pins, &ways.pinned(&group.alternatives, pins), pods);
     }
-    pins.iter().any(|pin| state.census.counts_for_a_spread(&pin.key, group))
+    pins.iter().any(|pin| pin.value.is_some() && state.census.counts_for_a_spread(&pin.key, group))
 }

@@ -32,6 +32,7 @@ use super::rest::{GroupSpread, Rest, Settled, Unplaced};
 use super::steps::Steps;
 use super::top_up::{OpenClaim, PackedDraft};
 use super::topology::census::{Census, OpenedDomain};
+use super::topology::neighbours::FirstOfItsKind;
 use super::{InputMeasures, Scope, compiled, count};
 
 /// How often a plan begins again.
@@ -84,7 +85,7 @@ impl PlanAttempt<'_, '_, '_> {
                 placements: Vec::new(),
                 state: PlanState {
                     steps: self.state.steps.clone(),
-                    room: ReservedRoom::default(),
+                    room: ReservedRoom::besides(&self.measures.spent),
                     claims: Vec::new(),
                     open: Vec::new(),
                     rooms,
@@ -128,7 +129,7 @@ impl PlanAttempt<'_, '_, '_> {
             self.placements.clear();
             self.state.claims.clear();
             self.state.open.clear();
-            self.state.room = ReservedRoom::default();
+            self.state.room = ReservedRoom::besides(&self.measures.spent);
             self.state.rooms = rooms.clone();
             self.state.census = census.clone();
         }
@@ -154,7 +155,8 @@ impl PlanAttempt<'_, '_, '_> {
             if new.is_empty() {
                 continue;
             }
-            let known = state.census.spread_counts(rule, terms, group);
+            // What other pods were dealt to may have come after these.
+            let known = state.census.counts_before(rule, terms, group);
             new.retain(|domain| !known.contains_key(*domain));
             for claim in &state.claims {
                 let opened = domains(claim, &rule.key).filter(|domain| new.contains(domain));
@@ -305,13 +307,23 @@ impl<'f, 'a> PlanInProgress<'f, 'a> {
                     volumes: &group.volumes,
                     host_ports: group.host_ports,
                     rules: &group.node_rules,
-                    first: self.state.census.first_of(group),
+                    first: self.first_of(group),
                     worth,
                     waiting: *left,
                 });
             }
         }
         members
+    }
+
+    /// Whether pods that need others on their node may come without these: not while others wait that may come first, as
+    /// kube-scheduler doesn't wait for the followers.
+    fn first_of(&self, group: &PodGroup<'_>) -> FirstOfItsKind {
+        let mut waiting = self.groups.iter().zip(&self.waiting).filter(|(_, left)| **left > 0);
+        match group.needs_neighbours() && waiting.any(|(others, _)| group.follows(others)) {
+            true => FirstOfItsKind::No,
+            false => self.state.census.first_of(group),
+        }
     }
 
     /// Makes the claims of a draft, and places their pods. Returns the number of claims.

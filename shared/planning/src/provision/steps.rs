@@ -27,6 +27,22 @@ impl Steps {
         true
     }
 
+    /// A part of what is left, for work that may stop at any time: half of it at most, so that a plan doesn't end for
+    /// want of steps that made another pool's claims cheaper.
+    pub(crate) fn part(&self, most: u64) -> Self {
+        Self { used: 0, max: most.min((self.max - self.used) / 2) }
+    }
+
+    /// Takes what a part has used.
+    pub(crate) fn take_part(&mut self, part: &Self) {
+        self.used += part.used.min(self.max - self.used);
+    }
+
+    /// The budget.
+    pub(crate) const fn max(&self) -> u64 {
+        self.max
+    }
+
     /// Steps used.
     pub(crate) const fn used(&self) -> u64 {
         self.used
@@ -50,6 +66,7 @@ mod tests {
         assert!(steps.take(6));
         assert_eq!((steps.used(), steps.outcome()), (10, PlanCompletion::BudgetExhausted));
         assert!(!steps.take(1));
+        assert_eq!((steps.part(5).max(), Steps::new(StepBudget { max: 10 }).part(7).max()), (0, 5));
         let mut other = Steps::new(StepBudget { max: 10 });
         assert!(other.take(4) && !other.take(7));
         assert_eq!((other.used(), other.outcome()), (10, PlanCompletion::BudgetExhausted));

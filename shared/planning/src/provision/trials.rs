@@ -1,12 +1,12 @@
 //! Trials: plans for the same cluster with a small change each, such as a node less.
 //!
 //! Decides nothing of its own. Pools are compiled once; a trial changes nothing that the next one sees, unless its plan
-//! is taken. What is taken takes room on nodes, of the pools' limits, and names of claims.
+//! is taken. What is taken takes room on nodes, of the pools' limits and of reservations, and names of claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::api::Pod;
-use tenon_domain::id::{ClaimName, NodePoolName, Uid};
+use tenon_domain::id::{ClaimName, NodePoolName, ReservationId, Uid};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
 
@@ -16,11 +16,12 @@ use super::pool::Pool;
 use super::report::ProvisionReport;
 use super::{InputMeasures, Scope, measures, plan_scope};
 
-/// What taken plans have used of the pools' limits.
+/// What taken plans have used of the pools' limits and of reservations.
 #[derive(Debug, Default)]
 pub(crate) struct Spent {
     claims: u32,
     by_pool: BTreeMap<NodePoolName, ResourceList>,
+    reserved: BTreeMap<ReservationId, u32>,
 }
 
 impl Spent {
@@ -38,6 +39,11 @@ impl Spent {
         pool.nodes_left.map(|left| left.saturating_sub(self.claims))
     }
 
+    /// How many claims use each reservation.
+    pub(crate) const fn reserved(&self) -> &BTreeMap<ReservationId, u32> {
+        &self.reserved
+    }
+
     /// A pool with limits charges every type of a claim at most what the first type charges.
     fn add(&mut self, claim: &PlannedClaim, pool: &PoolInput) {
         let one = ResourceList::new().with(ResourceName::NODES, Quantity::from_integer(1));
@@ -45,6 +51,11 @@ impl Spent {
         let largest = types.fold(ResourceList::new(), |most, option| most.max(&option.capacity));
         self.by_pool.entry(claim.pool.clone()).or_default().add(&largest.plus(&one));
         self.claims = self.claims.saturating_add(1);
+        // All reserved offerings of a claim are of one reservation.
+        if let Some(into) = claim.offerings.iter().find_map(|offering| offering.reservation.as_ref()) {
+            let claims = self.reserved.entry(into.id.clone()).or_default();
+            *claims = claims.saturating_add(1);
+        }
     }
 }
 

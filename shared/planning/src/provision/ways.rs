@@ -60,6 +60,18 @@ impl WaysTable {
         ways
     }
 
+    /// The same on nodes that have these labels.
+    pub(crate) fn labelled(&self, ways: &Arc<Ways>, keys: &[&Arc<str>]) -> Arc<Ways> {
+        if keys.is_empty() {
+            return Arc::clone(ways);
+        }
+        let mut all = ways.all.clone();
+        for alternative in &mut all {
+            keys.iter().for_each(|key| alternative.asked.add(Requirement::exists(key)));
+        }
+        self.of(all)
+    }
+
     /// The ways of pods in these domains.
     pub(crate) fn pinned(&self, ways: &Arc<Ways>, pins: &[Pin]) -> Arc<Ways> {
         if pins.is_empty() {
@@ -71,7 +83,10 @@ impl WaysTable {
         let mut all = ways.all.clone();
         for alternative in &mut all {
             for pin in pins {
-                alternative.asked.add(Requirement::one_of(&pin.key, [&*pin.value]));
+                alternative.asked.add(match &pin.value {
+                    Some(value) => Requirement::one_of(&pin.key, [&**value]),
+                    None => Requirement::does_not_exist(&pin.key),
+                });
             }
         }
         let made = self.of(all);

@@ -2,7 +2,6 @@
 
 use crate::checker::faults;
 use crate::support::*;
-use crate::topology::{app, spread, term};
 use tenon_domain::api::Pod;
 use tenon_domain::api::pod::{NodeSelectorTerm, PodShape, TopologySpreadConstraint, WhenUnsatisfiable};
 use tenon_domain::labels;

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use crate::checker::{faults, lasting_faults};
 use crate::claims_checker::claim_faults;
 use crate::support::*;
-use crate::topology::{app, spread};
-use crate::wide::wide_world;
 use tenon_domain::api::pod::{NodeInclusionPolicy, TopologySpreadConstraint};
 use tenon_domain::id::Zone;
 use tenon_domain::labels;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::taint::{Taint, TaintEffect};
 use tenon_planning::provision::{NodeKind, PlannedClaim, ProvisionInput, ProvisionPlan, plan};
+use tenon_replay::wide::wide_world;
 
 /// Of so many worlds.
 const WORLDS: u64 = 150;
@@ -167,5 +166,5 @@ fn a_zone_of_tainted_nodes_that_a_spread_counts_is_seen() {
     assert!(report.unschedulable.is_empty());
     assert_eq!(faults(&honouring, &made), Vec::<String>::new());
     let seen = faults(&beside_a_tainted_zone(NodeInclusionPolicy::Ignore), &made);
-    assert!(seen.iter().any(|fault| fault.contains("its spread keeps away")), "{seen:?}");
+    assert!(seen.iter().any(|fault| fault.contains("no order of arrival")), "{seen:?}");
 }

@@ -5,30 +5,29 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::drawn::Draw;
+use crate::order::stuck;
 use tenon_domain::api::pod::{
     LabelSelector, NodeInclusionPolicy, PodAffinityTerm, PodShape, TopologySpreadConstraint,
     WhenUnsatisfiable,
 };
 use tenon_domain::labels;
 use tenon_domain::requirement::{Operator, Requirement};
-use tenon_domain::resources::ResourceName;
 use tenon_domain::taint::{Taint, TaintEffect};
 use tenon_planning::provision::{ProvisionInput, ProvisionPlan};
 
 /// A node of the finished world.
-struct Place<'a> {
-    name: String,
+pub(crate) struct Place<'a> {
+    pub(crate) name: String,
     /// By label, the values that it may have.
     labels: BTreeMap<String, BTreeSet<String>>,
-    taints: Vec<Taint>,
-    pods: Vec<&'a PodShape>,
-    /// Which of them the plan has placed.
-    planned: usize,
+    pub(crate) taints: Vec<Taint>,
+    pub(crate) pods: Vec<&'a PodShape>,
+    /// How many of them the plan has placed: the first.
+    pub(crate) planned: usize,
 }
 
 impl Place<'_> {
-    fn values(&self, key: &str) -> BTreeSet<String> {
+    pub(crate) fn values(&self, key: &str) -> BTreeSet<String> {
         if key == labels::HOSTNAME {
             return BTreeSet::from([self.name.clone()]);
         }
@@ -51,7 +50,12 @@ fn matches(selector: Option<&LabelSelector>, of: &BTreeMap<String, String>) -> b
     })
 }
 
-fn counts(input: &ProvisionInput, term: &PodAffinityTerm, owner: &PodShape, other: &PodShape) -> bool {
+pub(crate) fn counts(
+    input: &ProvisionInput,
+    term: &PodAffinityTerm,
+    owner: &PodShape,
+    other: &PodShape,
+) -> bool {
     let own = term.namespaces.is_empty() && term.namespace_selector.is_none();
     let named = term.namespaces.contains(&other.namespace);
     let nothing = BTreeMap::new();
@@ -72,21 +76,47 @@ fn counts(input: &ProvisionInput, term: &PodAffinityTerm, owner: &PodShape, othe
 }
 
 /// Whether a place counts for a spread: with `nodeAffinityPolicy` Honor, one that the pod's node selector and required
-/// node affinity match, and with `nodeTaintsPolicy` Honor, one whose taints it tolerates.
+/// node affinity match, and with `nodeTaintsPolicy` Honor, one whose taints it tolerates. It has the labels of all the
+/// pod's required spreads.
 fn eligible(pod: &PodShape, rule: &TopologySpreadConstraint, place: &Place<'_>) -> bool {
-    let selected = || pod.node_selector.iter().all(|(key, value)| place.values(key).contains(value));
-    let terms = &pod.required_node_affinity;
-    let meets = |one: &Requirement| {
-        let values = place.values(one.key());
-        if values.is_empty() { one.accepts_absence() } else { values.iter().any(|value| one.has(value)) }
-    };
-    let admitted = || terms.is_empty() || terms.iter().any(|term| term.match_expressions.iter().all(meets));
+    !counted_domains(pod, rule, place).is_empty()
+}
+
+/// The domains of a spread that a place may be in and counts for.
+pub(crate) fn counted_domains(
+    pod: &PodShape,
+    rule: &TopologySpreadConstraint,
+    place: &Place<'_>,
+) -> BTreeSet<String> {
     let keeps_out = |taint: &Taint| {
         taint.effect != TaintEffect::PreferNoSchedule
             && !pod.tolerations.iter().any(|one| one.tolerates(taint))
     };
-    (rule.node_affinity_policy == NodeInclusionPolicy::Ignore || (selected() && admitted()))
-        && (rule.node_taints_policy == NodeInclusionPolicy::Ignore || !place.taints.iter().any(keeps_out))
+    let labelled = required_spreads(pod).all(|one| !place.values(&one.topology_key).is_empty());
+    let tainted = place.taints.iter().any(keeps_out);
+    let mut domains = place.values(&rule.topology_key);
+    if !labelled || (rule.node_taints_policy == NodeInclusionPolicy::Honor && tainted) {
+        domains.clear();
+    }
+    if rule.node_affinity_policy == NodeInclusionPolicy::Honor {
+        domains.retain(|domain| admits(pod, place, (&rule.topology_key, domain)));
+    }
+    domains
+}
+
+/// Whether a pod's node selector and required node affinity match a place that is in a domain.
+fn admits(pod: &PodShape, place: &Place<'_>, (key, domain): (&str, &str)) -> bool {
+    let values = |label: &str| match label == key {
+        true => BTreeSet::from([domain.to_owned()]),
+        false => place.values(label),
+    };
+    let meets = |one: &Requirement| {
+        let values = values(one.key());
+        if values.is_empty() { one.accepts_absence() } else { values.iter().any(|value| one.has(value)) }
+    };
+    let terms = &pod.required_node_affinity;
+    pod.node_selector.iter().all(|(label, value)| values(label).contains(value))
+        && (terms.is_empty() || terms.iter().any(|term| term.match_expressions.iter().all(meets)))
 }
 
 fn places<'a>(input: &'a ProvisionInput, plan: &ProvisionPlan) -> Vec<Place<'a>> {
@@ -130,7 +160,7 @@ fn places<'a>(input: &'a ProvisionInput, plan: &ProvisionPlan) -> Vec<Place<'a>>
 /// What is wrong with the plan.
 pub(crate) fn faults(input: &ProvisionInput, plan: &ProvisionPlan) -> Vec<String> {
     let mut faults = lasting_faults(input, plan);
-    faults.extend(stuck(&places(input, plan)));
+    faults.extend(stuck(input, &places(input, plan)));
     faults
 }
 
@@ -201,121 +231,11 @@ pub(crate) fn lasting_faults(input: &ProvisionInput, plan: &ProvisionPlan) -> Ve
     faults
 }
 
-/// The pods that no order of arrival brings to their places, because of their spreads: kube-scheduler looks at a
-/// spread when it places the pod, and who comes later may break it. Pods with spreads come as soon as they may, the
-/// others where fewest pods are.
-fn stuck(places: &[Place<'_>]) -> Vec<String> {
-    let mut draw = Draw::new(1);
-    let mut left = stuck_in_order(places, FreePods::Late, |_| 0);
-    // The obvious order isn't the only one.
-    for _ in 0..60 {
-        if left.is_empty() {
-            break;
-        }
-        let salt = draw.below(u64::MAX);
-        let of = |index: usize| Draw::new(salt ^ index as u64).below(u64::MAX);
-        let free = if salt.is_multiple_of(2) { FreePods::Early } else { FreePods::Late };
-        let other = stuck_in_order(places, free, of);
-        if other.len() < left.len() {
-            left = other;
-        }
-    }
-    left
-}
-
-/// When pods without spreads come.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum FreePods {
-    /// First.
-    Early,
-    /// Where no pod with a spread may come.
-    Late,
-}
-
-fn stuck_in_order(places: &[Place<'_>], when: FreePods, order: impl Fn(usize) -> u64) -> Vec<String> {
-    let mut placed: Vec<Vec<bool>> = places
-        .iter()
-        .map(|place| (0..place.pods.len()).map(|index| index >= place.planned).collect())
-        .collect();
-    let mut waiting: Vec<(usize, usize)> = places
-        .iter()
-        .enumerate()
-        .flat_map(|(place, of)| (0..of.planned).map(move |pod| (place, pod)))
-        .collect();
-    let free = |(place, pod): &(usize, usize)| required_spreads(places[*place].pods[*pod]).next().is_none();
-    while !waiting.is_empty() {
-        let may = |one: &(usize, usize)| !free(one) && may_come(places, &placed, *one);
-        // A pod that only counts its own zone may come at any time, one with a small skew only early.
-        let kind = |(place, pod): &(usize, usize)| {
-            let pod = places[*place].pods[*pod];
-            let app: usize = pod.labels.get("app").map_or(0, |app| app.bytes().map(usize::from).sum());
-            let rule = required_spreads(pod).map(|rule| rule.max_skew as usize).min().unwrap_or(0);
-            let cpu = usize::try_from(pod.requests.get(&ResourceName::CPU).nanos() / 100_000_000).unwrap();
-            app * 131 + rule * 17 + cpu + usize::from(pod.node_selector.is_empty()) * 1009
-        };
-        let urgency = |one: &(usize, usize)| {
-            let pod = places[one.0].pods[one.1];
-            let rule = required_spreads(pod).map(|rule| rule.max_skew).min();
-            (order(kind(one)), !pod.node_selector.is_empty(), rule)
-        };
-        // A pod that only counts its own zone may come at any time, and so comes last.
-        let bound = |one: &(usize, usize)| !places[one.0].pods[one.1].node_selector.is_empty();
-        let next_of = |bound_ones: bool| {
-            let some = waiting.iter().enumerate().filter(|(_, one)| bound(one) == bound_ones && may(one));
-            some.min_by_key(|(_, one)| urgency(one)).map(|(index, _)| index)
-        };
-        let emptiest = || {
-            let others = waiting.iter().enumerate().filter(|(_, one)| free(one));
-            let load = |one: &(usize, usize)| (zone_load(places, &placed, one.0), order(kind(one)));
-            others.min_by_key(|(_, one)| load(one)).map(|(index, _)| index)
-        };
-        let next = match when {
-            FreePods::Late => next_of(false).or_else(emptiest),
-            FreePods::Early => emptiest().or_else(|| next_of(false)),
-        };
-        let Some(next) = next.or_else(|| next_of(true)) else { break };
-        let (place, pod) = waiting.swap_remove(next);
-        placed[place][pod] = true;
-    }
-    let name =
-        |(place, _): &(usize, usize)| format!("{}: a pod that its spread keeps away", places[*place].name);
-    waiting.iter().map(name).collect()
-}
-
-fn zone_load(places: &[Place<'_>], placed: &[Vec<bool>], of: usize) -> usize {
-    let zone = places[of].values(labels::ZONE);
-    let same = places.iter().zip(placed).filter(|(place, _)| place.values(labels::ZONE) == zone);
-    same.map(|(_, placed)| placed.iter().filter(|placed| **placed).count()).sum()
-}
-
-fn may_come(places: &[Place<'_>], placed: &[Vec<bool>], (place, pod): (usize, usize)) -> bool {
-    let owner = places[place].pods[pod];
-    required_spreads(owner).all(|rule| {
-        let mut by_domain: BTreeMap<String, usize> = BTreeMap::new();
-        for (other, placed) in places.iter().zip(placed).filter(|(other, _)| eligible(owner, rule, other)) {
-            let there = other.pods.iter().zip(placed).filter(|(_, placed)| **placed);
-            let counted = there.filter(|(other, _)| is_counted(rule, owner, other)).count();
-            let selected = owner.node_selector.get(&rule.topology_key);
-            let honours = rule.node_affinity_policy == NodeInclusionPolicy::Honor;
-            let mut domains = other.values(&rule.topology_key);
-            domains.retain(|domain| !honours || selected.is_none_or(|selected| selected == domain));
-            for domain in domains {
-                *by_domain.entry(domain).or_default() += counted;
-            }
-        }
-        let enough = by_domain.len() >= rule.min_domains.unwrap_or(1) as usize;
-        let least = if enough { by_domain.values().min().copied().unwrap_or(0) } else { 0 };
-        let own = places[place].values(&rule.topology_key);
-        let here = own.first().and_then(|domain| by_domain.get(domain)).copied().unwrap_or(0);
-        here + usize::from(is_counted(rule, owner, owner)) <= least + rule.max_skew as usize
-    })
-}
-
-fn required_spreads(pod: &PodShape) -> impl Iterator<Item = &TopologySpreadConstraint> {
+pub(crate) fn required_spreads(pod: &PodShape) -> impl Iterator<Item = &TopologySpreadConstraint> {
     pod.topology_spread.iter().filter(|one| one.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule)
 }
 
-fn is_counted(rule: &TopologySpreadConstraint, owner: &PodShape, other: &PodShape) -> bool {
+pub(crate) fn is_counted(rule: &TopologySpreadConstraint, owner: &PodShape, other: &PodShape) -> bool {
     other.namespace == owner.namespace
         && matches(rule.selector.as_ref(), &other.labels)
         && rule

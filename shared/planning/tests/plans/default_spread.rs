@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::support::*;
-use crate::topology::{all_placed, app, by_zone, spread};
-use crate::volumes::meta;
+use crate::topology::{all_placed, by_zone};
 use tenon_domain::api::Pod;
 use tenon_domain::api::meta::{OwnerReference, OwnerRole};
 use tenon_domain::api::pod::PodShape;

@@ -16,6 +16,7 @@ use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::ReservationKind;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
 use tenon_planning::provision::{ExistingNode, NodeKind, PoolInput, PoolStanding, ProvisionInput, Purpose};
+pub(crate) use tenon_replay::draw::Draw;
 
 const DEDICATED: &str = "dedicated";
 const RATHER_NOT: &str = "rather-not";
@@ -26,32 +27,6 @@ const TEAM: &str = "example.com/team";
 enum Trouble {
     None,
     Some,
-}
-
-/// A sequence of numbers that depends on nothing but its seed (splitmix64).
-pub(crate) struct Draw(u64);
-
-impl Draw {
-    /// The sequence of a number.
-    pub(crate) const fn new(number: u64) -> Self {
-        Self(number.wrapping_mul(0x5851_f42d_4c95_7f2d))
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-
-    pub(crate) fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
-    }
 }
 
 /// The world of a number: an even one has pods of many sizes in one pool, an odd one has every obstacle.

@@ -1,19 +1,19 @@
 //! Which claims use capacity reservations, and the rest without room in one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::*;
 use tenon_domain::api::Pod;
 use tenon_domain::api::pod::NodeSelectorTerm;
 use tenon_domain::catalog::offering::{Availability, CapacityType, Offering};
 use tenon_domain::catalog::{InstanceTypeOption, OfferedReservation};
-use tenon_domain::id::{ReservationId, Zone, ZoneId};
+use tenon_domain::id::{CommandId, ReservationId, Zone, ZoneId};
 use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::ReservationKind;
 use tenon_domain::resources::ResourceName;
-use tenon_planning::provision::{PoolInput, ProvisionPlan, ProvisionReport, plan};
+use tenon_planning::provision::{PlanTrials, PoolInput, ProvisionPlan, ProvisionReport, Purpose, plan};
 
 /// The type with reservations of so many instances in the first zone.
 fn with(fake: &FakeType, reservations: &[(&str, u32)]) -> InstanceTypeOption {
@@ -172,4 +172,20 @@ fn a_pool_without_reserved_capacity_leaves_reservations_alone() {
     let mut bought = pool_of(vec![with(&small(), &[("cr-a", 9)])]);
     bought.pool.template.requirements.add(Requirement::one_of(labels::CAPACITY_TYPE, ["on-demand"]));
     check(waiting(3, "1.8"), vec![bought], &[("on-demand", 3)]);
+}
+
+/// Two replacements of one look can't count on the same place.
+#[test]
+fn a_reservation_that_a_taken_plan_fills_is_full_for_the_next() {
+    let world = input(waiting(2, "1.8"), vec![pool_of(vec![with(&small(), &[("cr-a", 1)])])]);
+    let moving = Purpose::Replacement(CommandId::parse("command-1").unwrap());
+    let mut trials = PlanTrials::new(&world, |_| true, &world.pods);
+    let none = BTreeSet::new();
+    let [one, other] = [&world.pods[..1], &world.pods[1..]];
+    let first = trials.plan(&moving, &none, one).0;
+    assert_eq!(taken(&first), BTreeMap::from([("cr-a".to_owned(), 1)]));
+    assert_eq!(taken(&trials.plan(&moving, &none, other).0), taken(&first), "a trial alone takes nothing");
+    trials.take(&none, &first, one);
+    let second = trials.plan(&moving, &none, other).0;
+    assert_eq!(taken(&second), BTreeMap::from([("spot".to_owned(), 1)]));
 }

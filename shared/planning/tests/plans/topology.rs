@@ -9,8 +9,7 @@ use crate::support::*;
 use tenon_domain::api::Pod;
 use tenon_domain::api::meta::ObjectMeta;
 use tenon_domain::api::pod::{
-    LabelSelector, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, PodShape, PodVolume,
-    TopologySpreadConstraint, WhenUnsatisfiable,
+    LabelSelector, NodeSelectorTerm, PodAffinityTerm, PodVolume, TopologySpreadConstraint, WhenUnsatisfiable,
 };
 use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
 use tenon_domain::labels;
@@ -19,38 +18,6 @@ use tenon_domain::requirement::Requirement;
 use tenon_planning::provision::{
     ExistingNode, NodeKind, ProvisionInput, ProvisionPlan, Storage, Unschedulable, plan,
 };
-
-/// Pods of an app.
-pub(crate) fn app(name: &str, cpu: &str) -> PodShape {
-    let mut one = shape(&[("cpu", cpu)]);
-    one.labels.insert("app".to_owned(), name.to_owned());
-    one
-}
-
-pub(crate) fn selects(app: &str) -> LabelSelector {
-    LabelSelector { requirements: vec![Requirement::one_of("app", [app])] }
-}
-
-pub(crate) fn term(key: &str, app: &str) -> PodAffinityTerm {
-    PodAffinityTerm {
-        selector: Some(selects(app)),
-        topology_key: key.to_owned(),
-        ..PodAffinityTerm::default()
-    }
-}
-
-pub(crate) fn spread(key: &str, app: &str, skew: u32) -> TopologySpreadConstraint {
-    TopologySpreadConstraint {
-        max_skew: skew,
-        topology_key: key.to_owned(),
-        when_unsatisfiable: WhenUnsatisfiable::DoNotSchedule,
-        selector: Some(selects(app)),
-        min_domains: None,
-        node_affinity_policy: NodeInclusionPolicy::Honor,
-        node_taints_policy: NodeInclusionPolicy::Ignore,
-        match_label_keys: Vec::new(),
-    }
-}
 
 /// A valid plan that places all pods.
 pub(crate) fn all_placed(input: &ProvisionInput) -> ProvisionPlan {

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use tenon_domain::api::Pod;
 use tenon_domain::id::CommandId;
 use tenon_planning::provision::{PlanTrials, ProvisionInput, Purpose, plan};
-
-use crate::wide::wide_world;
+use tenon_replay::wide::wide_world;
 
 const WORLDS: u64 = 40;
 

@@ -1,23 +1,21 @@
 //! How many volumes nodes attach, and which volumes count: the peer's cases, and Kubernetes' own rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::support::*;
 use tenon_domain::api::Pod;
-use tenon_domain::api::meta::ObjectMeta;
 use tenon_domain::api::pod::{PodShape, PodVolume};
 use tenon_domain::api::storage::{
-    CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment, VolumeBinding,
+    PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment, VolumeBinding,
 };
+use tenon_domain::id::CommandId;
 use tenon_domain::labels;
-use tenon_planning::provision::{ExistingNode, NodeKind, PoolInput, ProvisionInput, Reason, explain, plan};
+use tenon_planning::provision::{
+    ExistingNode, NodeKind, PlanTrials, PoolInput, ProvisionInput, Purpose, Reason, explain, plan,
+};
 
 const EBS: &str = "ebs.csi.aws.com";
-
-pub(crate) fn meta(name: &str, namespace: &str) -> ObjectMeta {
-    ObjectMeta { name: name.to_owned(), namespace: namespace.to_owned(), ..ObjectMeta::default() }
-}
 
 fn class(name: &str, provisioner: &str, binding: VolumeBinding) -> StorageClass {
     StorageClass {
@@ -43,19 +41,6 @@ fn bound(name: &str, volume: &str) -> PersistentVolumeClaim {
 
 fn volume(name: &str, driver: Option<&str>) -> PersistentVolume {
     PersistentVolume { meta: meta(name, ""), node_affinity: Vec::new(), driver: driver.map(str::to_owned) }
-}
-
-/// What a node's CSINode says of EBS.
-pub(crate) fn csi_node(node: &str, most: u32) -> CsiNode {
-    CsiNode { meta: meta(node, ""), drivers: BTreeMap::from([(EBS.to_owned(), Some(most))]) }
-}
-
-/// What the CSINode of a claim's node will say: as many as its type attaches.
-pub(crate) fn csi_node_of(input: &ProvisionInput, node: &ExistingNode) -> Option<CsiNode> {
-    let pool = input.pools.iter().find(|pool| Some(&pool.pool.name) == node.pool.as_ref())?;
-    let kind = node.labels.get(labels::INSTANCE_TYPE)?;
-    let option = pool.types.iter().find(|option| option.facts.name.as_str() == kind)?;
-    option.ebs_volumes.map(|most| csi_node(&node.name, most))
 }
 
 /// A tiny pod with these claims.
@@ -160,6 +145,21 @@ fn c101_a_node_that_is_there_attaches_what_its_csi_node_says() {
     let (plan, _) = claims(&one, 3);
     let placed: Vec<&str> = plan.placements.iter().map(|one| one.pod.name.name.as_str()).collect();
     assert_eq!(placed, ["db-000", "plain"]);
+}
+
+#[test]
+fn a_node_that_a_taken_plan_fills_with_volumes_takes_no_more() {
+    let mut world = world(many(4, own_claim), attaching(10));
+    world.nodes = vec![there("node-a", NodeKind::Initialized)];
+    world.storage.nodes = vec![csi_node("node-a", 3)];
+    let moving = Purpose::Replacement(CommandId::parse("command-1").unwrap());
+    let mut trials = PlanTrials::new(&world, |_| true, &world.pods);
+    let none = BTreeSet::new();
+    let [one, other] = [&world.pods[..2], &world.pods[2..]];
+    let first = trials.plan(&moving, &none, one).0;
+    trials.take(&none, &first, one);
+    let second = trials.plan(&moving, &none, other).0;
+    assert_eq!((first.placements.len(), second.placements.len(), second.claims.len()), (2, 1, 1));
 }
 
 #[test]

@@ -2,10 +2,11 @@
 //!
 //! Decides the changes of a cluster in virtual time: [`SimulatedCluster::tick`] sets the time,
 //! [`SimulatedCluster::next_due`] is the time of the next change. It stands in for a real cluster, by the rules of
-//! kube-scheduler 1.35; no test compares the two side by side yet.
+//! kube-scheduler 1.35; a test of `tenon-cluster-tests` compares its placement with the real one's.
 //!
-//! Not simulated: preemption, the making of volumes, traffic of Services, rolling updates (a changed template replaces a
-//! Deployment's pods at once), DRA (such pods are unschedulable), ordered StatefulSets (their pods start in parallel).
+//! Not simulated: preemption, volumes of other drivers than EBS being made, traffic of Services, rolling updates (a
+//! changed template replaces a Deployment's pods at once), DRA (such pods are unschedulable), ordered StatefulSets (their
+//! pods start in parallel).
 //!
 //! Invariants: the same seed and the same calls give the same cluster; between two ticks only calls of the API change
 //! it; the eviction log holds every successful eviction, with the budgets at that moment.
@@ -16,6 +17,7 @@ mod budgets;
 mod kubelet;
 mod nodes;
 mod pods;
+mod provisioner;
 mod scheduler;
 mod selector;
 mod state;
@@ -59,6 +61,18 @@ pub struct SimulationConfig {
     pub detaches_after: SignedDuration,
     /// How the scheduler ranks full nodes.
     pub score: Score,
+    /// Who places pods.
+    pub placing: Placing,
+}
+
+/// Who places pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Placing {
+    /// The simulated kube-scheduler.
+    #[default]
+    Scheduler,
+    /// The caller, by `spec.nodeName`: the scheduler only rates nodes, such as for pods that another one places.
+    Caller,
 }
 
 impl Default for SimulationConfig {
@@ -72,6 +86,7 @@ impl Default for SimulationConfig {
             pod_gc_after: SignedDuration::from_secs(20),
             detaches_after: SignedDuration::from_secs(8),
             score: Score::LeastAllocated,
+            placing: Placing::Scheduler,
         }
     }
 }

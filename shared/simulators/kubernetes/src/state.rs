@@ -211,6 +211,9 @@ impl ClusterState {
         if pods::is_finished(&pod) {
             self.release_volumes(&(key.namespace.clone(), key.name.clone()));
         }
+        if !pods::is_finished(&pod) {
+            self.make_volumes(&pod);
+        }
         // What isn't attached yet is attached before the pod starts.
         self.attach_volumes(key, &pod);
         if object::deleted_at(&pod).is_some() || pods::is_finished(&pod) {

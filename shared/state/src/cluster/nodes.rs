@@ -3,7 +3,7 @@
 //! Decides the labels, taints and capacity of a node whose kubelet hasn't reported all of them. Invariant: a leaving
 //! claim has no room.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::api::{Node, Pod};
 use tenon_domain::catalog::InstanceTypeOption;
@@ -21,6 +21,7 @@ use super::ObservedCluster;
 
 impl<'a> ObservedCluster<'a> {
     pub(super) fn nodes(&self, leaving: &BTreeSet<ClaimName>) -> Vec<ExistingNode> {
+        let counted = self.counted_by_claim();
         let mut nodes = Vec::new();
         let mut joined: BTreeSet<&ClaimName> = BTreeSet::new();
         for node in &self.snapshot.nodes {
@@ -31,7 +32,7 @@ impl<'a> ObservedCluster<'a> {
                 claim.is_none_or(|claim| claim.phase().offers_room() && !leaving.contains(&claim.name));
             // A cordoned node takes no pods, but other pods' rules count those that it has.
             if stays && node.meta.deleted_at.is_none() {
-                nodes.push(self.joined(node, claim));
+                nodes.push(self.joined(node, claim, &counted));
             }
         }
         let in_flight = |claim: &&Claim| {
@@ -39,11 +40,18 @@ impl<'a> ObservedCluster<'a> {
                 && !joined.contains(&claim.name)
                 && !leaving.contains(&claim.name)
         };
-        nodes.extend(self.view.claims.values().filter(in_flight).filter_map(|claim| self.in_flight(claim)));
+        nodes.extend(
+            self.view.claims.values().filter(in_flight).filter_map(|claim| self.in_flight(claim, &counted)),
+        );
         nodes
     }
 
-    fn joined(&self, node: &Node, claim: Option<&Claim>) -> ExistingNode {
+    fn joined(
+        &self,
+        node: &Node,
+        claim: Option<&Claim>,
+        counted: &BTreeMap<&ClaimName, Vec<&Pod>>,
+    ) -> ExistingNode {
         let kind = match claim.map(Claim::phase) {
             None | Some(ClaimPhase::Initialized) => NodeKind::Initialized,
             Some(_) => NodeKind::Starting,
@@ -74,9 +82,8 @@ impl<'a> ObservedCluster<'a> {
             occupancy: Occupancy::of(here.iter().copied()),
             pool: node.meta.labels.get(labels::NODEPOOL).and_then(|name| NodePoolName::parse(name).ok()),
         };
-        if let Some(claim) = claim {
-            existing.occupancy.extend(self.counted_on(&claim.name));
-        }
+        let counted = claim.and_then(|claim| counted.get(&claim.name));
+        existing.occupancy.extend(counted.into_iter().flatten().copied());
         existing
     }
 
@@ -90,7 +97,7 @@ impl<'a> ObservedCluster<'a> {
         }
     }
 
-    fn in_flight(&self, claim: &Claim) -> Option<ExistingNode> {
+    fn in_flight(&self, claim: &Claim, counted: &BTreeMap<&ClaimName, Vec<&Pod>>) -> Option<ExistingNode> {
         let (pool, option, instance) = (self.pool(claim)?, self.option(claim)?, claim.state.instance()?);
         let mut node_labels = option.labels.labels();
         node_labels.extend(pool.template.labels.clone());
@@ -115,14 +122,17 @@ impl<'a> ObservedCluster<'a> {
             labels: node_labels,
             taints: pool.template.taints.clone(),
             allocatable: self.allocatable(claim, option),
-            occupancy: Occupancy::of(self.counted_on(&claim.name)),
+            occupancy: Occupancy::of(counted.get(&claim.name).into_iter().flatten().copied()),
             pool: Some(claim.pool.clone()),
         })
     }
 
-    fn counted_on<'s>(&'s self, claim: &'s ClaimName) -> impl Iterator<Item = &'a Pod> + 's {
-        let here = self.counted.iter().filter(move |(_, name)| **name == claim);
-        here.filter_map(|(uid, _)| self.unbound.get(*uid).copied())
+    fn counted_by_claim(&self) -> BTreeMap<&'a ClaimName, Vec<&'a Pod>> {
+        let mut by_claim: BTreeMap<&ClaimName, Vec<&Pod>> = BTreeMap::new();
+        for (uid, claim) in &self.counted {
+            by_claim.entry(claim).or_default().extend(self.unbound.get(uid).copied());
+        }
+        by_claim
     }
 }
 

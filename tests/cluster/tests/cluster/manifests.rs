@@ -2,7 +2,7 @@
 //! are our reader's values for absent fields.
 
 use serde_json::Value;
-use tenon_cluster_tests::{Case, Cluster, Verdict, accepted, rejected};
+use tenon_cluster_tests::{Case, Cluster, Verdict, accepted, alone, rejected};
 use tenon_domain::manifest::read_value;
 
 /// The API server's answer to a case.
@@ -43,6 +43,7 @@ fn read_otherwise(manifest: &Value, stored: &Value) -> Option<String> {
 #[tokio::test]
 #[ignore = "needs tests/servers/control-plane"]
 async fn manifests_are_accepted_and_rejected_as_the_tables_say() {
+    let _alone = alone().await;
     let cluster = Cluster::admin().await;
     cluster.install_definitions().await;
     let mut found = Vec::new();

@@ -3,7 +3,7 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::api::{Api, ListParams};
-use tenon_cluster_tests::Cluster;
+use tenon_cluster_tests::{Cluster, alone};
 
 const NODE: &str = "
 apiVersion: v1
@@ -43,6 +43,7 @@ fn running(deployment: Option<&Deployment>) -> bool {
 #[tokio::test]
 #[ignore = "needs tests/servers/control-plane"]
 async fn a_node_that_was_created_is_kept_ready_and_runs_what_the_scheduler_binds() {
+    let _alone = alone().await;
     let cluster = Cluster::admin().await;
     let namespace = cluster.namespace("smoke").await;
     cluster.create_node(NODE).await;

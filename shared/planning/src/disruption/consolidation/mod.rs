@@ -14,6 +14,8 @@ mod candidate;
 mod proposal;
 mod rest;
 mod search;
+mod size;
+mod together;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -162,7 +164,8 @@ fn opens_at(input: &DisruptionInput, view: &ClaimView) -> Option<Timestamp> {
 /// What these nodes save; `None` if their pods have no place elsewhere.
 fn tried(judge: &Judge<'_, '_>, world: &mut SpareCapacity<'_>, set: &[usize]) -> Option<Proposal> {
     let (of, going, pods) = parts(judge.nodes, set);
-    let (plan, report) = world.plan(&command_id(judge.input, &of)?, &going, &pods);
+    let (mut plan, report) = world.plan(&command_id(judge.input, &of)?, &going, &pods);
+    together::keep_together(&mut plan, of.iter().map(|used| used.pods.as_slice()));
     report.unschedulable.is_empty().then(|| judge.propose(set, &plan))
 }
 

@@ -16,6 +16,7 @@ use tenon_domain::registry::{FeatureGate, MinValuesPolicy};
 use super::balanced::PoolTotals;
 use super::candidate::UsedNode;
 use super::rest;
+use super::size;
 use crate::disruption::input::DisruptionInput;
 use crate::disruption::output::RefusalReason;
 use crate::provision::{AskReason, Placement, PlannedClaim, PoolInput, ProvisionPlan, UsableOffering};
@@ -155,7 +156,8 @@ impl<'a> Judge<'_, 'a> {
 
     /// A part as a move; the reason why it is none, if somebody may want to know it.
     fn judged(&self, nodes: &[usize], plan: ProvisionPlan) -> Result<Move, Option<RefusalReason>> {
-        if self.exceeds_budgets(nodes) {
+        // Parts of a set that is too large are looked at, too.
+        if self.exceeds_budgets(nodes) || !size::fits(nodes.len(), &plan) {
             return Err(None);
         }
         let now = self.price(nodes);

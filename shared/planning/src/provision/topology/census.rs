@@ -75,7 +75,9 @@ impl OpenedDomain {
         let admits = |one: &Alternative| {
             one.asked.allows(&self.key, &self.domain) && one.asked.intersects(&self.offered).is_ok()
         };
+        let has = |key: &Arc<str>| is_of_nodes(key) || self.offered.contains(key);
         rule.key == self.key
+            && group.spread_keys().all(has)
             && (terms.affinity == NodeInclusionPolicy::Ignore || group.counted.iter().any(admits))
             && (terms.taints == NodeInclusionPolicy::Ignore
                 || tolerates_forbidding(&self.taints, group.tolerations).is_ok())
@@ -244,15 +246,39 @@ impl<'a> Census<'a> {
         counts
     }
 
-    /// The same for a spread of a group: only nodes that count, and every domain that such a node is in.
+    /// The same for a spread of a group: only nodes that count, and every domain that such a node is in. kube-scheduler
+    /// counts a node only if it has the labels of all required spreads of the pod.
     pub(crate) fn spread_counts(
         &self,
         rule: &PodRule,
         terms: SpreadTerms,
         group: &PodGroup<'_>,
     ) -> DomainCounts {
+        let mut counts = self.counts_before(rule, terms, group);
+        let meets = |to: &DealtTo| {
+            let common = |other: &Alternative| {
+                group.counted.iter().any(|one| one.asked.intersects(&other.asked).is_ok())
+            };
+            terms.affinity == NodeInclusionPolicy::Ignore || to.asked.iter().any(common)
+        };
+        let dealt = self.dealt.get(&(Arc::clone(&rule.key), rule.selector));
+        for to in dealt.into_iter().flat_map(BTreeMap::values).filter(|to| meets(to)) {
+            *counts.entry(Arc::clone(&to.domain)).or_insert(0) += to.pods;
+        }
+        counts
+    }
+
+    /// The same without the pods that the plan has dealt.
+    pub(crate) fn counts_before(
+        &self,
+        rule: &PodRule,
+        terms: SpreadTerms,
+        group: &PodGroup<'_>,
+    ) -> DomainCounts {
         let mut counts = DomainCounts::new();
-        for node in &self.nodes {
+        let labelled =
+            |node: &&NodeTally<'_>| group.spread_keys().all(|key| node.labels.contains_key(&**key));
+        for node in self.nodes.iter().filter(labelled) {
             let Some(domain) = node.labels.get(&*rule.key) else { continue };
             let fits = terms.affinity == NodeInclusionPolicy::Ignore
                 || group.counted.iter().any(|one| one.admits(node.name, &node.offered));
@@ -271,16 +297,6 @@ impl<'a> Census<'a> {
         for one in self.opened.iter().filter(|one| one.counts_for(rule, terms, group)) {
             counts.entry(Arc::clone(&one.domain)).or_insert(0);
         }
-        let meets = |to: &DealtTo| {
-            let common = |other: &Alternative| {
-                group.counted.iter().any(|one| one.asked.intersects(&other.asked).is_ok())
-            };
-            terms.affinity == NodeInclusionPolicy::Ignore || to.asked.iter().any(common)
-        };
-        let dealt = self.dealt.get(&(Arc::clone(&rule.key), rule.selector));
-        for to in dealt.into_iter().flat_map(BTreeMap::values).filter(|to| meets(to)) {
-            *counts.entry(Arc::clone(&to.domain)).or_insert(0) += to.pods;
-        }
         counts
     }
 
@@ -296,7 +312,7 @@ impl<'a> Census<'a> {
 
     /// Pods of a group were dealt to a domain, after others of these pins.
     pub(crate) fn deal(&mut self, group: &PodGroup<'_>, pins: &[Pin], asked: &Arc<Ways>, pods: u32) {
-        let Some(Pin { key, value: domain }) = pins.last() else { return };
+        let Some(Pin { key, value: Some(domain) }) = pins.last() else { return };
         for selector in group.is.iter() {
             let dealt = self.dealt.entry((Arc::clone(key), *selector)).or_default();
             let to = dealt.entry((Arc::clone(domain), asked.id)).or_insert_with(|| DealtTo {
@@ -321,7 +337,7 @@ impl<'a> Census<'a> {
 
     /// Dealt pods found no place in the domain after all.
     pub(crate) fn take_back(&mut self, group: &PodGroup<'_>, pins: &[Pin], asked: &Arc<Ways>, pods: u32) {
-        let Some(Pin { key, value: domain }) = pins.last() else { return };
+        let Some(Pin { key, value: Some(domain) }) = pins.last() else { return };
         for selector in group.is.iter() {
             let dealt = self.dealt.get_mut(&(Arc::clone(key), *selector));
             if let Some(to) = dealt.and_then(|dealt| dealt.get_mut(&(Arc::clone(domain), asked.id))) {

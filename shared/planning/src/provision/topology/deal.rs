@@ -10,9 +10,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use tenon_domain::labels;
+
 use super::super::needs::PodGroup;
 use super::super::ways::{Ways, WaysTable};
-use super::census::{Census, DomainCounts, is_of_nodes};
+use super::census::{Census, DomainCounts};
+use super::keys::{DealPurpose, asked_by_rules, keys, node_keys};
 use super::rules::{PodRule, RuleKind};
 use super::selectors::SelectorId;
 
@@ -34,8 +37,8 @@ pub(crate) struct DomainOffer {
 pub(crate) struct Pin {
     /// The label.
     pub(crate) key: Arc<str>,
-    /// Its value.
-    pub(crate) value: Arc<str>,
+    /// Its value; none for nodes without the label.
+    pub(crate) value: Option<Arc<str>>,
 }
 
 /// Pods of a group, with the domains that they go to.
@@ -127,28 +130,40 @@ pub(crate) fn deal<'a>(
         return dealt;
     }
     let before = census.clone();
-    for key in keys {
-        let asked = asked(census, groups, waiting, &key);
+    let decided = node_keys(groups, waiting, &keys);
+    let decided = decided.into_iter().map(|(key, asked)| (key, asked, DealPurpose::Certainty));
+    let ruled = keys.into_iter().map(|key| (key, BTreeSet::new(), DealPurpose::Rules));
+    for (key, mut asked, purpose) in decided.chain(ruled) {
+        if purpose == DealPurpose::Rules {
+            asked = asked_by_rules(census, groups, waiting, &key);
+        }
         let (concerned, mut shares): (Vec<Share>, Vec<Share>) =
             std::mem::take(&mut dealt.shares).into_iter().partition(|share| {
-                groups.get(share.group).is_some_and(|group| {
-                    group.rules_of(&key).next().is_some() || group.is.iter().any(|id| asked.contains(id))
-                })
+                groups.get(share.group).is_some_and(|group| purpose.concerns(group, &key, &asked))
             });
+        if purpose == DealPurpose::Certainty {
+            asked.clear();
+        }
         let mut clusters: BTreeMap<ClusterKey, ClusterMembers> = BTreeMap::new();
         for share in concerned {
             let Some(group) = groups.get(share.group) else { continue };
             let found = offers(group, &share, &key);
-            if found.is_none() && group.rules_of(&key).next().is_none() {
+            if found.is_none() && group.rules_of(&key).all(|rule| rule.kind == RuleKind::Apart) {
                 shares.push(share);
                 continue;
             }
             let found = found.unwrap_or_default();
-            let everywhere = match share.pins.is_empty() {
+            // A spread compares all domains that the pod itself could have on nodes that count, whatever it prefers.
+            let labels = group
+                .spread_keys()
+                .filter(|of| **of != key && !labels::is_well_known(of))
+                .collect::<Vec<_>>();
+            let counted = ways.labelled(&group.required, &labels);
+            let everywhere = match share.pins.is_empty() && group.alternatives.id == counted.id {
                 true => found.clone(),
-                // A spread compares all domains that the pod itself could have.
                 false => {
-                    offers(group, &Share { pins: Vec::new(), ..share.clone() }, &key).unwrap_or_default()
+                    let required = group.part(Vec::new(), counted);
+                    offers(&required, &Share { pins: Vec::new(), ..share.clone() }, &key).unwrap_or_default()
                 }
             };
             let of = ways.pinned(&group.alternatives, &share.pins);
@@ -157,35 +172,14 @@ pub(crate) fn deal<'a>(
             clusters.entry(cluster).or_default().push((share, found));
         }
         for (cluster, members) in clusters {
-            let mut dealing = Dealing { census, before: &before, groups, ways, key: &key, cluster: &cluster };
+            let mut dealing =
+                Dealing { census, before: &before, groups, ways, key: &key, cluster: &cluster, purpose };
             dealing.deal(members, &mut shares, &mut dealt);
         }
         shares.sort_by_key(|share| share.group);
         dealt.shares = shares;
     }
     dealt
-}
-
-/// The keys with rules about more than one node; those with spreads come first, because they leave least choice.
-fn keys(groups: &[PodGroup<'_>], waiting: &[u32], census: &Census<'_>) -> Vec<Arc<str>> {
-    let of_groups =
-        groups.iter().zip(waiting).filter(|(_, pods)| **pods > 0).flat_map(|(group, _)| group.rules.iter());
-    let spread = |key: &str, waits: &[u32]| {
-        let waiting = groups.iter().zip(waits).filter(|(_, pods)| **pods > 0);
-        let mut rules = waiting.flat_map(|(group, _)| group.rules_of(key));
-        rules.any(|rule| matches!(rule.kind, RuleKind::Spread(_)))
-    };
-    let asked = of_groups.map(|rule| Arc::clone(&rule.key));
-    let all: BTreeSet<Arc<str>> = asked.chain(census.keys()).filter(|key| !is_of_nodes(key)).collect();
-    let (first, last): (Vec<Arc<str>>, Vec<Arc<str>>) = all.into_iter().partition(|key| spread(key, waiting));
-    first.into_iter().chain(last).collect()
-}
-
-/// The selectors that rules of a key ask about.
-fn asked(census: &Census<'_>, groups: &[PodGroup<'_>], waiting: &[u32], key: &str) -> BTreeSet<SelectorId> {
-    let of_groups = groups.iter().zip(waiting).filter(|(_, pods)| **pods > 0);
-    let rules = of_groups.flat_map(|(group, _)| group.rules_of(key)).map(|rule| rule.selector);
-    rules.chain(census.kept_out(key)).chain(census.skewed(key)).collect()
 }
 
 fn cluster_of(
@@ -226,6 +220,7 @@ struct Dealing<'d, 'c, 'a> {
     ways: &'d WaysTable,
     key: &'d Arc<str>,
     cluster: &'d ClusterKey,
+    purpose: DealPurpose,
 }
 
 impl Dealing<'_, '_, '_> {
@@ -267,14 +262,20 @@ impl Dealing<'_, '_, '_> {
                 left -= quota;
                 let Some(value) = domains.get(domain) else { break };
                 let mut pins = share.pins.clone();
-                pins.push(Pin { key: Arc::clone(self.key), value: Arc::clone(value) });
+                pins.push(Pin { key: Arc::clone(self.key), value: Some(Arc::clone(value)) });
                 if let Some(group) = self.groups.get(share.group) {
                     let asked = self.ways.pinned(&group.alternatives, &pins);
                     self.census.deal(group, &pins, &asked, quota);
                 }
                 shares.push(Share { group: share.group, pins, pods: quota });
             }
-            if left > 0 {
+            if left > 0 && self.purpose == DealPurpose::Certainty {
+                shares.push(Share { group: share.group, pins: share.pins, pods: left });
+            } else if left > 0 && self.needs_no_domain() {
+                let mut pins = share.pins.clone();
+                pins.push(Pin { key: Arc::clone(self.key), value: None });
+                shares.push(Share { group: share.group, pins, pods: left });
+            } else if left > 0 {
                 let pins = share.pins.clone();
                 dealt.undealt.push(Undealt {
                     group: share.group,
@@ -292,6 +293,18 @@ impl Dealing<'_, '_, '_> {
                 }
             }
         }
+    }
+}
+
+impl Dealing<'_, '_, '_> {
+    /// Whether the cluster's pods may run on nodes without the label: not every node has it, and only others ask for it or
+    /// the pods keep away from others, who have no domain there either.
+    fn needs_no_domain(&self) -> bool {
+        let apart = |rule: &PodRule| match rule.kind {
+            RuleKind::Apart => true,
+            RuleKind::With | RuleKind::Spread(_) => false,
+        };
+        self.cluster.rules.iter().all(apart) && !labels::is_well_known(self.key)
     }
 }
 

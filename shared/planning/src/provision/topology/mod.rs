@@ -6,6 +6,7 @@
 pub(crate) mod census;
 pub(crate) mod deal;
 mod defaults;
+mod keys;
 pub(crate) mod neighbours;
 pub(crate) mod rules;
 pub(crate) mod selectors;

@@ -1,5 +1,6 @@
 //! Which claims are candidates, how many at once, and where their pods go.
 
+use super::consolidation::{after, machine, used};
 use super::*;
 use tenon_domain::claim::Consolidatable;
 
@@ -252,4 +253,20 @@ fn a_command_of_several_pools_waits_for_the_pause_of_each() {
     assert_eq!(plan(&world).0.advances.len(), 1);
     world.paused.insert(other, DisruptionPause::Annotation);
     assert_eq!(plan(&world).0.advances.len(), 0);
+}
+
+/// One transaction holds 100 writes, and a command is committed in one.
+#[test]
+fn a_command_is_no_larger_than_a_transaction() {
+    let types = vec![machine("c.11xlarge", 44, 40), machine("c.16xlarge", 64, 640)];
+    let nodes = [("c.16xlarge", CapacityType::OnDemand, &[1000][..]); 40];
+    let (plan, _) = after(&used(types, &[CapacityType::OnDemand], &nodes), 15);
+    let sizes: Vec<(usize, usize)> = plan
+        .commands
+        .iter()
+        .map(|command| (command.candidates.len(), command.replacement.claims.len()))
+        .collect();
+    assert!(!sizes.is_empty());
+    // For each candidate its claim, its action and a record in two places.
+    assert!(sizes.iter().all(|(candidates, claims)| 4 * candidates + 8 * claims <= 97), "{sizes:?}");
 }

@@ -144,6 +144,21 @@ fn c109_of_two_nodes_of_the_cheapest_type_one_goes() {
     assert_eq!((candidates(&plan).len(), launched(&plan).len()), (1, 0));
 }
 
+/// Their pods are equal and of mixed ages; a plan deals pods by age.
+#[test]
+fn nodes_that_share_no_replacement_go_by_commands_of_their_own() {
+    let types = vec![machine("x.half", 4, 10), machine("x.large", 8, 32)];
+    let mut world = used(types, &[OnDemand], &[("x.large", OnDemand, &[1800, 1800][..]); 4]);
+    for (index, view) in world.claims.iter_mut().enumerate() {
+        for (n, pod) in view.node.as_mut().unwrap().pods.iter_mut().enumerate() {
+            pod.created_at = Some(at(i64::try_from(4 * n + index).unwrap()));
+        }
+    }
+    let (plan, _) = looked_twice(&world);
+    let sizes = plan.commands.iter().map(|one| (one.candidates.len(), one.replacement.claims.len()));
+    assert_eq!(sizes.collect::<Vec<_>>(), [(1, 1); 4]);
+}
+
 #[test]
 fn a_node_is_replaced_by_a_cheaper_one() {
     let world = used(three(), &[OnDemand], &[("x.large", OnDemand, &[3000, 500])]);

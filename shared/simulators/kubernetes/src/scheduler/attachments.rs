@@ -1,8 +1,12 @@
 //! The filter NodeVolumeLimits: how many volumes of a CSI driver a node attaches.
 //!
-//! Decides by the limits of the node's CSINode. A volume counts once a node: those of its pods, those of its
-//! VolumeAttachments, and those of the pod that aren't among them. A driver without a limit there attaches any number,
-//! and so does a node without a CSINode.
+//! Decides by the limits of the node's CSINode. A volume counts once a node: those of its pods and those of its
+//! VolumeAttachments, and of the pod's those that no pod there uses. So a volume that is attached still, but used by no
+//! pod, counts twice for the pod that comes back to it: kube-scheduler refuses it until the volume is detached. A driver
+//! without a limit there attaches any number, and so does a node without a CSINode.
+//!
+//! Source: `CSILimits.Filter` in kubernetes/kubernetes `pkg/scheduler/framework/plugins/nodevolumelimits/csi.go`, 1.35.4,
+//! read 2026-11.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,27 +87,34 @@ pub(super) fn check(
     for other in beside {
         here.add(store, other, 1);
     }
-    for attachment in store.all(Kind::VolumeAttachment) {
-        let on = text(attachment, "/spec/nodeName") == Some(node.name.as_str());
-        let of =
-            text(attachment, "/spec/attacher").zip(text(attachment, "/spec/source/persistentVolumeName"));
-        if let (true, Some((driver, volume))) = (on, of) {
-            here.named.entry(driver.to_owned()).or_default().insert(volume.to_owned());
-        }
-    }
+    let attached = attached_to(store, node);
     let nothing = BTreeSet::new();
     for driver in list(limits, "/spec/drivers") {
         let name = text(driver, "/name").unwrap_or_default();
         let Some(most) = object::at(driver, "/allocatable/count").and_then(Value::as_u64) else { continue };
-        let (known, wanted) =
-            (here.named.get(name).unwrap_or(&nothing), asked.named.get(name).unwrap_or(&nothing));
+        let [wanted, known, attached] =
+            [&asked.named, &here.named, &attached].map(|all| all.get(name).unwrap_or(&nothing));
         let new = wanted.difference(known).count() + asked.others.get(name).copied().unwrap_or(0);
-        let used = known.len() + here.others.get(name).copied().unwrap_or(0);
+        let used = known.union(attached).count() + here.others.get(name).copied().unwrap_or(0);
         if new > 0 && u64::try_from(used + new).unwrap_or(u64::MAX) > most {
             return Err(Infeasible::VolumeLimit);
         }
     }
     Ok(())
+}
+
+/// The volumes of a node's VolumeAttachments, by driver.
+fn attached_to(store: &ObjectStore, node: &NodeInfo) -> BTreeMap<String, BTreeSet<String>> {
+    let mut attached: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for attachment in store.all(Kind::VolumeAttachment) {
+        let on = text(attachment, "/spec/nodeName") == Some(node.name.as_str());
+        let of =
+            text(attachment, "/spec/attacher").zip(text(attachment, "/spec/source/persistentVolumeName"));
+        if let (true, Some((driver, volume))) = (on, of) {
+            attached.entry(driver.to_owned()).or_default().insert(volume.to_owned());
+        }
+    }
+    attached
 }
 
 /// A PersistentVolume that a pod uses.

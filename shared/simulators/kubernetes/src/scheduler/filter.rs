@@ -16,13 +16,14 @@ use super::volumes::VolumeNeeds;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Infeasible {
     Cordoned,
-    Taint(String),
+    Taint,
     NodeAffinity,
     Ports,
     TooManyPods,
     Insufficient(String),
     VolumeLimit,
     VolumeNodeAffinity,
+    VolumeBinding,
     VolumeZone,
     VolumeClaimMissing,
     VolumeClaimDeleted,
@@ -40,13 +41,14 @@ impl fmt::Display for Infeasible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cordoned => f.write_str("node(s) were unschedulable"),
-            Self::Taint(taint) => write!(f, "node(s) had untolerated taint {{{taint}}}"),
+            Self::Taint => f.write_str("node(s) had untolerated taint(s)"),
             Self::NodeAffinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
             Self::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient(resource) => write!(f, "Insufficient {resource}"),
             Self::VolumeLimit => f.write_str("node(s) exceed max volume count"),
-            Self::VolumeNodeAffinity => f.write_str("node(s) had volume node affinity conflict"),
+            Self::VolumeNodeAffinity => f.write_str("node(s) didn't match PersistentVolume's node affinity"),
+            Self::VolumeBinding => f.write_str("node(s) didn't find available persistent volumes to bind"),
             Self::VolumeZone => f.write_str("node(s) had no available volume zone"),
             Self::VolumeClaimMissing => f.write_str("persistentvolumeclaim not found"),
             Self::VolumeClaimDeleted => f.write_str("persistentvolumeclaim is being deleted"),
@@ -95,7 +97,7 @@ pub(super) fn check(
         }
     }
     attachments::check(volumes.store, shape, node, beside).map_err(|reason| vec![reason])?;
-    volumes.check(node).map_err(|reason| vec![reason])
+    volumes.check(node)
 }
 
 /// Whether the node takes such a pod when it is empty and large: NodeUnschedulable, TaintToleration, NodeAffinity.
@@ -104,9 +106,8 @@ pub(super) fn takes(shape: &SchedulingNeeds, node: &NodeInfo) -> Result<(), Infe
     if node.cordoned && !shape.tolerations.iter().any(|toleration| toleration.tolerates(&cordon)) {
         return Err(Infeasible::Cordoned);
     }
-    if let Err(untolerated) = tolerates_forbidding(&node.taints, &shape.tolerations) {
-        let first = untolerated.taints.first().map(|taint| format!("{}: {}", taint.key, taint.value));
-        return Err(Infeasible::Taint(first.unwrap_or_default()));
+    if tolerates_forbidding(&node.taints, &shape.tolerations).is_err() {
+        return Err(Infeasible::Taint);
     }
     if admits(shape, node) { Ok(()) } else { Err(Infeasible::NodeAffinity) }
 }

@@ -28,9 +28,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::pods;
 use super::state::ClusterState;
 use super::store::{ObjectStore, child, set_condition};
+use super::{Placing, pods};
 pub(super) use attachments::bound_volumes as attached_volumes;
 use filter::Infeasible;
 use info::NodeInfo;
@@ -170,6 +170,10 @@ impl ClusterState {
         let happened = std::mem::take(&mut self.scheduler.happened);
         self.refresh(&happened);
         let new = self.follow_waiting();
+        match self.config.placing {
+            Placing::Scheduler => {}
+            Placing::Caller => return,
+        }
         let mut turns = self.turns(&happened, &new);
         turns.sort_by(|(one, _), (other, _)| one.cmp(other));
         let mut hopeless: BTreeMap<(usize, Option<String>), FilterRefusal> = BTreeMap::new();
@@ -355,8 +359,9 @@ impl ClusterState {
     /// kube-scheduler's sentence.
     fn refusal(&self, refusals: BTreeMap<Infeasible, usize>) -> FilterRefusal {
         let all = self.scheduler.nodes.len();
-        let parts: Vec<String> =
+        let mut parts: Vec<String> =
             refusals.iter().map(|(refusal, count)| format!("{count} {refusal}")).collect();
+        parts.sort();
         let separator = if parts.is_empty() { "." } else { ": " };
         let end = if parts.is_empty() { "" } else { "." };
         let message = format!("0/{all} nodes are available{separator}{}{end}", parts.join(", "));
@@ -376,9 +381,12 @@ impl ClusterState {
         if let Some(pods) = self.scheduler.nominated.get_mut(node) {
             pods.remove(object::uid(pod));
         }
-        if let (Some(info), Some(bound)) = (self.scheduler.nodes.get_mut(node), self.store.get(&key)) {
+        let bound = self.store.get(&key).cloned();
+        if let (Some(info), Some(bound)) = (self.scheduler.nodes.get_mut(node), &bound) {
             info.add(bound, shape);
         }
+        // At once: the next pod with the claim must follow.
+        bound.iter().for_each(|pod| self.make_volumes(pod));
         self.scheduler.happened.neighbours = true;
     }
 

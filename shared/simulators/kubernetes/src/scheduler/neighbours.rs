@@ -1,7 +1,8 @@
 //! The filters on other pods: PodTopologySpread (`DoNotSchedule`) and required InterPodAffinity.
 //!
 //! Counts over other nodes are made once for a pod, not once for each node. A node counts for spreads only if it has
-//! the labels of all the pod's constraints; a pod counts for affinity only if all the pod's terms select it.
+//! the labels of all the pod's constraints; a pod counts for affinity only if all the pod's terms select it. A pod without
+//! terms that no running pod keeps away skips InterPodAffinity, and with it the terms of nominated pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,10 +72,22 @@ impl<'a> Neighbours<'a> {
         self.add_terms(node, &equal.shape);
     }
 
-    /// A pod that is nominated for the node.
-    fn add(&mut self, node: &'a NodeInfo, other: &SchedulingNeeds) {
-        self.add_spread(node, other, 1, Counted::Nominated);
-        self.add_terms(node, other);
+    /// Pods that are nominated for the node.
+    fn add(&mut self, node: &'a NodeInfo, others: &[&SchedulingNeeds]) {
+        let minds_terms = self.minds_terms();
+        for other in others {
+            self.add_spread(node, other, 1, Counted::Nominated);
+            if minds_terms {
+                self.add_terms(node, other);
+            }
+        }
+    }
+
+    /// Whether InterPodAffinity filters nodes: `PreFilter` in kubernetes/kubernetes
+    /// `pkg/scheduler/framework/plugins/interpodaffinity/filtering.go`, 1.35.4, read 2026-11.
+    fn minds_terms(&self) -> bool {
+        let Self { shape, forbidden, .. } = self;
+        !shape.affinity.is_empty() || !shape.anti_affinity.is_empty() || !forbidden.is_empty()
     }
 
     fn add_spread(&mut self, node: &'a NodeInfo, other: &SchedulingNeeds, pods: i64, counted: Counted) {
@@ -131,7 +144,7 @@ impl<'a> Neighbours<'a> {
             return Ok(());
         }
         let mut with = self.clone();
-        beside.iter().for_each(|other| with.add(node, other));
+        with.add(node, beside);
         with.check(node)
     }
 

@@ -150,10 +150,8 @@ impl WaitingPod {
                 Some(_) if self.refused_by.is_empty() => true,
                 // An attempt for a node that keeps the pod out ends a nomination, and changes nothing else.
                 Some(node) => {
-                    let kept_out = matches!(
-                        filter::takes(shape, node),
-                        Err(Infeasible::Cordoned | Infeasible::Taint(_))
-                    );
+                    let kept_out =
+                        matches!(filter::takes(shape, node), Err(Infeasible::Cordoned | Infeasible::Taint));
                     (is_nominated || !kept_out) && self.refused_by.iter().any(|one| one.eases(shape, node))
                 }
                 // A node that is gone may have held the emptiest domain.
@@ -172,13 +170,14 @@ impl Infeasible {
         match self {
             Self::Spread | Self::PodAffinity | Self::PodAntiAffinity | Self::ExistingAntiAffinity => true,
             Self::Cordoned
-            | Self::Taint(_)
+            | Self::Taint
             | Self::NodeAffinity
             | Self::Ports
             | Self::TooManyPods
             | Self::Insufficient(_)
             | Self::VolumeLimit
             | Self::VolumeNodeAffinity
+            | Self::VolumeBinding
             | Self::VolumeZone
             | Self::VolumeClaimMissing
             | Self::VolumeClaimDeleted
@@ -193,13 +192,14 @@ impl Infeasible {
     fn eases(&self, shape: &SchedulingNeeds, node: &NodeInfo) -> bool {
         match self {
             Self::Cordoned => !node.cordoned,
-            Self::Taint(_) => !matches!(filter::takes(shape, node), Err(Self::Taint(_))),
+            Self::Taint => !matches!(filter::takes(shape, node), Err(Self::Taint)),
             Self::NodeAffinity => filter::admits(shape, node),
             Self::TooManyPods | Self::Insufficient(_) => filter::room(shape, &node.free).is_ok(),
             Self::SpreadLabelMissing => shape.spread.iter().all(|rule| node.label(&rule.key).is_some()),
             Self::Ports
             | Self::VolumeLimit
             | Self::VolumeNodeAffinity
+            | Self::VolumeBinding
             | Self::VolumeZone
             | Self::Spread
             | Self::PodAffinity

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenon_snapshot::object::{Kind, text};
 
-use super::super::{SimulatedCluster, SimulationConfig, store};
+use super::super::{Placing, SimulatedCluster, SimulationConfig, store};
 
 mod volumes;
 
@@ -425,4 +425,37 @@ fn equal_nodes_are_drawn_by_the_seed() {
     assert_eq!(of(3), of(3));
     let drawn: std::collections::BTreeSet<String> = (0..20).map(of).collect();
     assert_eq!(drawn.len(), 2);
+}
+
+#[test]
+fn pods_that_the_caller_places_wait_for_it_and_are_rated() {
+    let config = SimulationConfig { placing: Placing::Caller, ..SimulationConfig::default() };
+    let world = World(SimulatedCluster::new(config, Timestamp::UNIX_EPOCH));
+    world.node("a", "z1", json!({"status": {"allocatable": {"cpu": "1500m"}}}));
+    world.pod("one", "web", json!({})).pod("two", "web", json!({})).tick(0);
+    assert_eq!(world.node_of("one"), "-");
+    assert!(world.0.ratings("default", "two")["a"].is_ok());
+    // A nomination keeps room, as if the scheduler placed pods.
+    world.nominate("one", "a").tick(1);
+    assert_eq!(world.0.ratings("default", "two")["a"], Err("Insufficient cpu".to_owned()));
+    world.pod("one", "web", json!({"nodeName": "a"})).tick(2);
+    assert_eq!((world.node_of("one"), world.node_of("two")), ("a".to_owned(), "-".to_owned()));
+    assert_eq!(world.0.ratings("default", "two")["a"], Err("Insufficient cpu".to_owned()));
+}
+
+#[test]
+fn terms_of_a_nominated_pod_keep_out_only_pods_that_mind_terms() {
+    let world = two_zones();
+    let apart = |from: &str| {
+        required("podAntiAffinity", json!([{"topologyKey": HOST, "labelSelector": selecting(from)}]))
+    };
+    let mut waits = apart("web");
+    waits["nodeSelector"] = json!({"no": "such"});
+    world.pod("kept", "db", waits).tick(0);
+    world.nominate("kept", "a").tick(0);
+    // kube-scheduler skips the plugin for a pod without terms that no running pod keeps away.
+    assert_eq!(world.feasible(json!({})), "a b");
+    assert_eq!(world.feasible(apart("nobody")), "b");
+    world.node("c", "z3", json!({})).running("other", "db", "c", apart("web"));
+    assert_eq!(world.feasible(json!({})), "b");
 }

@@ -93,16 +93,23 @@ impl<'a> VolumeNeeds<'a> {
         Ok(())
     }
 
-    pub(super) fn check(&self, node: &NodeInfo) -> Result<(), Infeasible> {
+    /// VolumeBinding tells both of its reasons.
+    pub(super) fn check(&self, node: &NodeInfo) -> Result<(), Vec<Infeasible>> {
         let matches = |terms: &Vec<Value>| matches_node(terms, &node.labels, &node.name);
-        if !self.bound.iter().chain(&self.unbound).all(matches) {
-            return Err(Infeasible::VolumeNodeAffinity);
+        let fits = [
+            (Infeasible::VolumeNodeAffinity, self.bound.iter().all(matches)),
+            (Infeasible::VolumeBinding, self.unbound.iter().all(matches)),
+        ];
+        let conflicts: Vec<Infeasible> =
+            fits.into_iter().filter_map(|(reason, fits)| (!fits).then_some(reason)).collect();
+        if !conflicts.is_empty() {
+            return Err(conflicts);
         }
         // A node without such labels is no zonal node.
         let zonal = [labels::ZONE, labels::REGION].iter().any(|key| node.label(key).is_some());
         let inside = |(key, values): &(&str, Vec<String>)| {
             node.label(key).is_some_and(|value| values.iter().any(|one| one == value))
         };
-        if zonal && !self.zones.iter().all(inside) { Err(Infeasible::VolumeZone) } else { Ok(()) }
+        if zonal && !self.zones.iter().all(inside) { Err(vec![Infeasible::VolumeZone]) } else { Ok(()) }
     }
 }

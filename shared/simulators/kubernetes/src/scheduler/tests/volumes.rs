@@ -91,6 +91,34 @@ fn a_node_attaches_as_many_volumes_as_its_csi_node_says() {
         json!({"spec": {"attacher": "ebs.csi.aws.com", "nodeName": "a", "source": {"persistentVolumeName": "pv"}}}),
     );
     check(with(&["two"]), "b");
-    check(with(&["bound"]), "a b");
+    // The pod of a volume that is attached still waits until it is detached.
+    check(with(&["bound"]), "b");
     check(json!({}), "a b");
+}
+
+#[test]
+fn a_volume_is_made_in_the_zone_of_its_first_pod_and_the_others_follow() {
+    let world = two_zones();
+    world.apply(
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "waits"},
+        "provisioner": "ebs.csi.aws.com", "volumeBindingMode": "WaitForFirstConsumer"}),
+    );
+    for name in ["shared", "own"] {
+        world.apply(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": "default"}, "spec": {"storageClassName": "waits"}}));
+    }
+    let with = |name: &str, more: Value| {
+        let mut spec = json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]});
+        store::merge_patch(&mut spec, &more);
+        spec
+    };
+    assert_eq!(world.feasible(with("shared", json!({}))), "a b");
+    // Nobody has looked at the cluster between the two.
+    world.pod("first", "db", with("shared", json!({"nodeSelector": {ZONE: "z2"}})));
+    world.pod("second", "db", with("shared", json!({"nodeSelector": {ZONE: "z1"}}))).tick(1);
+    assert_eq!((world.node_of("first"), world.node_of("second")), ("b".to_owned(), "-".to_owned()));
+    assert_eq!(world.feasible(with("shared", json!({}))), "b");
+    // A pod that somebody else places has its volume made as well.
+    world.running("third", "db", "a", with("own", json!({}))).tick(2);
+    assert_eq!(world.feasible(with("own", json!({}))), "a");
 }

@@ -10,48 +10,60 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::meta::{OwnerReference, OwnerRole};
-use tenon_domain::api::pod::PodShape;
-use tenon_domain::api::storage::CsiNode;
+use tenon_domain::api::pod::{NodeSelectorTerm, PodShape};
+use tenon_domain::api::storage::{CsiNode, EBS_DRIVER, PersistentVolume};
 use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
+use tenon_domain::requirement::Requirement;
 use tenon_domain::resources::{ResourceList, ResourceName};
-use tenon_planning::provision::{ExistingNode, NodeKind, PlannedClaim, ProvisionInput, ProvisionPlan, plan};
+use tenon_domain::taint::{Taint, TaintEffect};
+use tenon_planning::provision::{
+    ExistingNode, NodeKind, PlannedClaim, ProvisionInput, ProvisionPlan, Storage, plan,
+};
 use tenon_simulated_cluster::{SimulatedCluster, SimulationConfig};
 use tenon_snapshot::object::{self, Kind, text};
 
-use crate::drawn::Draw;
+use crate::draw::Draw;
 use crate::objects;
-use crate::volumes;
+use crate::small::{csi_node_of, meta};
+
+/// The taint of a node that takes no pods yet.
+pub const OPENING: &str = "tenon.dev/opening";
 
 /// Whether pods are nominated for their planned nodes, as the agent does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Nominations {
+pub enum Nominations {
+    /// Just before their node opens.
     Made,
+    /// Never.
     None,
 }
 
 /// What a replay found.
 #[derive(Debug)]
-pub(crate) struct Replay {
+pub struct Replay {
     /// Pods that the plan has a place for.
-    pub(crate) planned: usize,
+    pub planned: usize,
     /// Those among them that didn't get one, with kube-scheduler's reason.
-    pub(crate) left: BTreeMap<String, String>,
+    pub left: BTreeMap<String, String>,
     /// The node of each pod that has one.
-    pub(crate) places: BTreeMap<String, String>,
+    pub places: BTreeMap<String, String>,
     /// Those among them that wait after another plan, too, with its refusals among them: pods that took places which
     /// weren't theirs may have used up a limit, or keep others away.
-    pub(crate) left_twice: BTreeMap<String, String>,
+    pub left_twice: BTreeMap<String, String>,
     /// Those that the other plan had a place for as well.
-    pub(crate) promised_twice: BTreeSet<String>,
+    pub promised_twice: BTreeSet<String>,
+    /// Pods that found a place though the plan has none for them. They take what others were planned for.
+    pub unforeseen: BTreeSet<String>,
     /// The input of the plan: what was left after kube-scheduler had used the Nodes that are ready.
-    pub(crate) input: ProvisionInput,
+    pub input: ProvisionInput,
     /// The plan.
-    pub(crate) plan: ProvisionPlan,
+    pub plan: ProvisionPlan,
 }
 
 /// Plans a world and replays the plan, then plans once more for what is left.
-pub(crate) fn replay(world: &ProvisionInput, seed: u64, nominations: Nominations) -> Replay {
+#[must_use]
+pub fn replay(world: &ProvisionInput, seed: u64, nominations: Nominations) -> Replay {
     let input = settled(world, seed);
     let (plan, _) = plan(&input);
     let first = Run::of(&input, &plan, seed, nominations);
@@ -64,8 +76,11 @@ pub(crate) fn replay(world: &ProvisionInput, seed: u64, nominations: Nominations
         left_twice = left.keys().filter_map(|pod| Some((pod.clone(), second.waiting(pod)?))).collect();
         promised_twice = planned(&more).into_keys().filter(|pod| left_twice.contains_key(pod)).collect();
     }
-    let (planned, places) = (planned(&plan).len(), first.places());
-    Replay { planned, left, places, left_twice, promised_twice, input, plan }
+    let (planned, places) = (planned(&plan), first.places());
+    let found = input.pods.iter().map(|pod| pod.name.name.clone()).filter(|name| places.contains_key(name));
+    let unforeseen = found.filter(|name| !planned.contains_key(name)).collect();
+    let planned = planned.len();
+    Replay { planned, left, places, left_twice, promised_twice, unforeseen, input, plan }
 }
 
 /// The world when kube-scheduler has used the Nodes that are ready.
@@ -88,19 +103,73 @@ fn planned(plan: &ProvisionPlan) -> BTreeMap<String, Option<String>> {
     placed.chain(launched).collect()
 }
 
-/// A node that opens at some time.
-struct Opening {
-    node: ExistingNode,
-    kept: BTreeSet<String>,
+/// A node that takes pods from some time on.
+#[derive(Debug, Clone)]
+pub struct NodeOpening {
+    /// The node.
+    pub node: ExistingNode,
+    /// UIDs of the pods that it was planned for.
+    pub kept: BTreeSet<String>,
+    /// What it charges its pool's limits, if it is a claim's.
+    charge: Option<ResourceList>,
+    /// Its limits on volumes, if it is a claim's and has any.
+    pub limits: Option<CsiNode>,
+}
+
+/// When the nodes of a plan open.
+#[derive(Debug, Clone, Default)]
+pub struct Openings {
+    /// Nodes that take pods before.
+    pub ready: Vec<ExistingNode>,
+    /// Nodes that don't, but have pods already: kube-scheduler counts these before the node takes others.
+    pub registered: Vec<ExistingNode>,
+    /// All that open, by the time of it. Some open together.
+    pub later: BTreeMap<u64, Vec<NodeOpening>>,
+}
+
+impl Openings {
+    /// Draws an offering for each claim, and an order.
+    #[must_use]
+    pub fn of(input: &ProvisionInput, plan: &ProvisionPlan, seed: u64) -> Self {
+        let mut draw = Draw::new(seed ^ 0xb0b);
+        let (ready, later): (Vec<_>, Vec<_>) =
+            input.nodes.iter().cloned().partition(|node| node.kind == NodeKind::Initialized);
+        let of_claims =
+            plan.claims.iter().map(|claim| run_claim(input, claim, &mut draw)).collect::<Vec<_>>();
+        let registered = later.iter().filter(|node| !node.occupancy.shapes().is_empty()).cloned().collect();
+        let later = if plan == &ProvisionPlan::default() { Vec::new() } else { later };
+        let there = |node| NodeOpening { node, kept: BTreeSet::new(), charge: None, limits: None };
+        let mut all: Vec<NodeOpening> = later.into_iter().map(there).collect();
+        for (claim, (node, charge)) in plan.claims.iter().zip(of_claims) {
+            let kept = claim.pods.iter().map(|pod| pod.uid.to_string()).collect();
+            // Its driver has told its limit by the time that the node takes pods.
+            let limits = csi_node_of(input, &node);
+            all.push(NodeOpening { node, kept, charge: Some(charge), limits });
+        }
+        let moments = 1 + all.len() as u64;
+        let mut openings = Self { ready, registered, later: BTreeMap::new() };
+        for one in all {
+            openings.later.entry(draw.below(moments)).or_default().push(one);
+        }
+        openings
+    }
+
+    /// The limits on volumes of the claims' nodes.
+    pub fn limits(&self) -> impl Iterator<Item = &CsiNode> {
+        self.later.values().flatten().filter_map(|one| one.limits.as_ref())
+    }
+}
+
+/// The objects of a node's pods.
+pub fn residents(node: &ExistingNode) -> impl Iterator<Item = serde_json::Value> {
+    let shapes = node.occupancy.shapes().iter().enumerate();
+    shapes.map(|(index, shape)| objects::pod(&format!("{}-{index}", node.name), shape, Some(&node.name)))
 }
 
 /// A cluster in which a plan was carried out.
 struct Run {
     cluster: SimulatedCluster,
-    /// The nodes of claims, by name, and the amounts that they charge their pool's limits.
-    made: Vec<(ExistingNode, ResourceList)>,
-    /// Their limits on volumes.
-    csi_nodes: Vec<CsiNode>,
+    openings: Openings,
     now: i64,
 }
 
@@ -109,50 +178,28 @@ impl Run {
         // Pods don't need to run: only their places matter.
         let never = SignedDuration::from_secs(1_000_000);
         let config = SimulationConfig { seed, pod_start: never, ..SimulationConfig::default() };
-        let mut run = Self {
-            cluster: SimulatedCluster::new(config, Timestamp::UNIX_EPOCH),
-            made: Vec::new(),
-            csi_nodes: Vec::new(),
-            now: 0,
-        };
-        let mut draw = Draw::new(seed ^ 0xb0b);
+        let cluster = SimulatedCluster::new(config, Timestamp::UNIX_EPOCH);
+        let mut run = Self { cluster, openings: Openings::of(input, plan, seed), now: 0 };
         objects::surroundings(input).into_iter().for_each(|object| run.apply(object));
         for pod in &input.pods {
             run.apply(objects::pod(&pod.name.name, &pod.shape, None));
         }
-        let (ready, later): (Vec<_>, Vec<_>) =
-            input.nodes.iter().partition(|node| node.kind == NodeKind::Initialized);
-        ready.into_iter().for_each(|node| run.open(node));
+        run.openings.ready.iter().for_each(|node| run.add(node, &node.taints));
+        run.openings.registered.iter().for_each(|node| run.register(node));
         run.tick();
-        let of_claims =
-            plan.claims.iter().map(|claim| run_claim(input, claim, &mut draw)).collect::<Vec<_>>();
-        let later = if plan == &ProvisionPlan::default() { Vec::new() } else { later };
-        let mut openings: Vec<(u64, Opening)> = Vec::new();
-        for node in later {
-            openings.push((0, Opening { node: node.clone(), kept: BTreeSet::new() }));
-        }
-        for (claim, (node, charge)) in plan.claims.iter().zip(of_claims) {
-            // Its driver has told its limit by the time that the node takes pods.
-            run.csi_nodes.extend(volumes::csi_node_of(input, &node));
-            let kept = claim.pods.iter().map(|pod| pod.uid.to_string()).collect();
-            openings.push((0, Opening { node: node.clone(), kept }));
-            run.made.push((node, charge));
-        }
-        run.csi_nodes.iter().for_each(|node| run.apply(objects::csi_node(node)));
-        // Some become ready together.
-        let moments = 1 + openings.len() as u64;
-        openings.iter_mut().for_each(|(at, _)| *at = draw.below(moments));
-        openings.sort_by_key(|(at, _)| *at);
+        run.openings.limits().for_each(|node| run.apply(objects::csi_node(node)));
         let mut last = 0;
-        for (at, opening) in openings {
+        for (at, openings) in run.openings.later.clone() {
             if at != last {
                 run.tick();
                 last = at;
             }
-            if nominations == Nominations::Made {
-                run.nominate(&opening);
+            for opening in openings {
+                if nominations == Nominations::Made {
+                    run.nominate(&opening);
+                }
+                run.add(&opening.node, &opening.node.taints);
             }
-            run.open(&opening.node);
         }
         // Backoff and hints are over by then.
         (0..3).for_each(|_| run.tick());
@@ -168,16 +215,20 @@ impl Run {
         self.cluster.tick(Timestamp::from_second(self.now).unwrap());
     }
 
-    fn open(&self, node: &ExistingNode) {
-        for (index, shape) in node.occupancy.shapes().iter().enumerate() {
-            let name = format!("{}-{index}", node.name);
-            self.apply(objects::pod(&name, shape, Some(&node.name)));
-        }
-        self.apply(objects::node(&node.name, &node.labels, &node.taints, &node.allocatable));
+    /// A node with its pods takes no others yet.
+    fn register(&self, node: &ExistingNode) {
+        let mut taints = node.taints.clone();
+        taints.push(Taint::new(OPENING, TaintEffect::NoSchedule));
+        self.add(node, &taints);
+    }
+
+    fn add(&self, node: &ExistingNode, taints: &[Taint]) {
+        self.apply(objects::node(&node.name, &node.labels, taints, &node.allocatable));
+        residents(node).for_each(|pod| self.apply(pod));
     }
 
     /// The agent names the node in its waiting pods just before it takes pods.
-    fn nominate(&self, opening: &Opening) {
+    fn nominate(&self, opening: &NodeOpening) {
         for pod in self.cluster.objects(Kind::Pod) {
             let uid = format!("uid-{}", object::name(&pod));
             if opening.kept.contains(&uid) && text(&pod, "/spec/nodeName").is_none() {
@@ -215,8 +266,10 @@ impl Run {
     /// The next plan's input: pods that were placed run, and the nodes of claims are there.
     fn input_after(&self, before: &ProvisionInput) -> ProvisionInput {
         let mut after = before.clone();
-        after.storage.nodes.extend(self.csi_nodes.iter().cloned());
-        for (node, charge) in &self.made {
+        after.storage.nodes.extend(self.openings.limits().cloned());
+        self.add_made_volumes(&mut after.storage);
+        let made = self.openings.later.values().flatten();
+        for (node, charge) in made.filter_map(|one| Some((&one.node, one.charge.as_ref()?))) {
             after.nodes.push(node.clone());
             for pool in after.pools.iter_mut().filter(|pool| Some(&pool.pool.name) == node.pool.as_ref()) {
                 pool.usage.add(charge);
@@ -251,6 +304,35 @@ impl Run {
             }
         }
         after
+    }
+}
+
+impl Run {
+    /// Claims that waited for their first pod have a volume where it is.
+    fn add_made_volumes(&self, storage: &mut Storage) {
+        for claim in storage.claims.iter_mut().filter(|claim| claim.volume.is_none()) {
+            let found =
+                self.cluster.object(Kind::PersistentVolumeClaim, &claim.meta.namespace, &claim.meta.name);
+            let Some(name) = found.as_ref().and_then(|found| text(found, "/spec/volumeName")) else {
+                continue;
+            };
+            let volume = self.cluster.object(Kind::PersistentVolume, "", name).unwrap();
+            let expression = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0";
+            let zone = Requirement::one_of(
+                labels::ZONE,
+                [text(&volume, &format!("{expression}/values/0")).unwrap()],
+            );
+            storage.volumes.push(PersistentVolume {
+                meta: meta(name, ""),
+                node_affinity: vec![NodeSelectorTerm {
+                    match_expressions: vec![zone],
+                    match_fields: Vec::new(),
+                }],
+                driver: Some(EBS_DRIVER.to_owned()),
+            });
+            claim.volume = Some(name.to_owned());
+            "Bound".clone_into(&mut claim.phase);
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a plan is about, as objects of Kubernetes: pods, volumes, DaemonSets, Nodes.
+//!
+//! A real API server takes them, too, but for the owners' UIDs, which it makes itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use tenon_domain::api::pod::{
@@ -14,15 +16,21 @@ use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::{Taint, Toleration};
 use tenon_planning::provision::{ProvisionInput, Storage};
 
+/// The priority of Kubernetes' own class for what a node can't be without.
+const NODE_CRITICAL: i32 = 2_000_001_000;
 /// The owners of pods that are there, with their names as UIDs.
 const OWNERS: [&str; 2] = ["ReplicaSet", "DaemonSet"];
 
-pub(crate) fn quantities(list: &ResourceList) -> Value {
+/// Amounts as a status has them.
+#[must_use]
+pub fn quantities(list: &ResourceList) -> Value {
     let all = list.iter().map(|(name, amount)| (name.to_string(), json!(amount.to_string())));
     Value::Object(all.collect())
 }
 
-pub(crate) fn taints(all: &[Taint]) -> Value {
+/// Taints as a Node has them.
+#[must_use]
+pub fn taints(all: &[Taint]) -> Value {
     let one =
         |taint: &Taint| json!({"key": taint.key, "value": taint.value, "effect": taint.effect.as_str()});
     all.iter().map(one).collect()
@@ -118,15 +126,24 @@ fn spec(of: &PodShape) -> Value {
         requests.remove("pods");
     }
     json!({
-        "containers": [{"name": "a", "resources": {"requests": requests}, "ports": ports}],
+        "containers": [{"name": "a", "image": "a", "resources": {"requests": requests}, "ports": ports}],
         "nodeSelector": of.node_selector,
         "affinity": affinity(of),
         "topologySpreadConstraints": of.topology_spread.iter().map(constraint).collect::<Vec<_>>(),
         "tolerations": tolerations,
         "volumes": volumes.collect::<Vec<_>>(),
         "priority": of.priority,
+        "priorityClassName": (of.priority != 0).then(|| priority_class(of.priority)),
         "schedulerName": "default-scheduler",
     })
+}
+
+/// The name of the PriorityClass of a priority.
+fn priority_class(priority: i32) -> String {
+    match priority {
+        NODE_CRITICAL => "system-node-critical".to_owned(),
+        other => format!("priority-{other}"),
+    }
 }
 
 fn toleration(of: &Toleration) -> Value {
@@ -135,7 +152,8 @@ fn toleration(of: &Toleration) -> Value {
 }
 
 /// A pod of a shape, on a node or waiting.
-pub(crate) fn pod(name: &str, shape: &PodShape, node: Option<&str>) -> Value {
+#[must_use]
+pub fn pod(name: &str, shape: &PodShape, node: Option<&str>) -> Value {
     let owners: Vec<Value> = shape
         .owner
         .iter()
@@ -156,7 +174,8 @@ pub(crate) fn pod(name: &str, shape: &PodShape, node: Option<&str>) -> Value {
 }
 
 /// A Node that takes pods.
-pub(crate) fn node(
+#[must_use]
+pub fn node(
     name: &str,
     labels: &BTreeMap<String, String>,
     tainted: &[Taint],
@@ -168,36 +187,54 @@ pub(crate) fn node(
         "spec": {"taints": taints(tainted)},
         "status": {
             "allocatable": quantities(allocatable),
+            "capacity": quantities(allocatable),
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     })
 }
 
-/// Namespaces, volumes, DaemonSets and the owners of pods.
-pub(crate) fn surroundings(input: &ProvisionInput) -> Vec<Value> {
+/// Namespaces, PriorityClasses, volumes, DaemonSets and the owners of pods.
+#[must_use]
+pub fn surroundings(input: &ProvisionInput) -> Vec<Value> {
     let mut all: Vec<Value> = input
         .namespaces
         .iter()
         .map(|(name, labels)| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}))
         .collect();
+    all.extend(priority_classes(input));
     all.extend(storage(&input.storage));
     all.extend(input.daemon_sets.iter().map(daemon_set));
     all.extend(replica_sets(input));
     all
 }
 
+/// Nobody is preempted for their pods, as nothing here simulates that.
+fn priority_classes(input: &ProvisionInput) -> Vec<Value> {
+    let running = input.nodes.iter().flat_map(|node| node.occupancy.shapes());
+    let all = input.pods.iter().map(|pod| &pod.shape).chain(running).map(|shape| shape.priority);
+    let priorities: BTreeSet<i32> = all.filter(|priority| ![0, NODE_CRITICAL].contains(priority)).collect();
+    let one = |priority: &i32| {
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": priority_class(*priority)}, "value": priority, "preemptionPolicy": "Never"})
+    };
+    priorities.iter().map(one).collect()
+}
+
 fn storage(of: &Storage) -> Vec<Value> {
     let claims = of.claims.iter().map(|claim| {
+        let bound = claim.volume.as_ref().map(|_| json!({"pv.kubernetes.io/bind-completed": "yes"}));
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": claim.meta.name, "namespace": claim.meta.namespace},
-            "spec": {"storageClassName": claim.storage_class, "volumeName": claim.volume},
+            "metadata": {"name": claim.meta.name, "namespace": claim.meta.namespace, "annotations": bound},
+            "spec": {"storageClassName": claim.storage_class, "volumeName": claim.volume,
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
             "status": {"phase": claim.phase}})
     });
     let volumes = of.volumes.iter().map(|volume| {
         let terms: Vec<Value> = volume.node_affinity.iter().map(node_term).collect();
         json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume.meta.name},
             "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
-                "csi": volume.driver.as_ref().map(|driver| json!({"driver": driver}))}})
+                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                "csi": volume.driver.as_ref().map(|driver| json!({"driver": driver, "volumeHandle": volume.meta.name}))}})
     });
     let classes = of.classes.iter().map(|class| {
         let topologies = class.allowed_topologies.iter().map(|term| {
@@ -214,7 +251,9 @@ fn storage(of: &Storage) -> Vec<Value> {
     claims.chain(volumes).chain(classes).chain(of.nodes.iter().map(csi_node)).collect()
 }
 
-pub(crate) fn csi_node(of: &CsiNode) -> Value {
+/// A CSINode.
+#[must_use]
+pub fn csi_node(of: &CsiNode) -> Value {
     let driver = |(name, most): (&String, &Option<u32>)| json!({"name": name, "nodeID": of.meta.name, "allocatable": most.map(|most| json!({"count": most}))});
     json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": of.meta.name},
         "spec": {"drivers": of.drivers.iter().map(driver).collect::<Vec<_>>()}})
@@ -236,9 +275,10 @@ fn replica_sets(input: &ProvisionInput) -> Vec<Value> {
         }
     }
     let one = |(name, (count, shape)): (&str, (usize, &PodShape))| {
+        let template = json!({"metadata": {"labels": shape.labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
         json!({"apiVersion": "apps/v1", "kind": "ReplicaSet",
             "metadata": {"name": name, "namespace": shape.namespace, "uid": name},
-            "spec": {"replicas": count, "selector": {"matchLabels": shape.labels}, "template": {}}})
+            "spec": {"replicas": count, "selector": {"matchLabels": shape.labels}, "template": template}})
     };
     found.into_iter().map(one).collect()
 }

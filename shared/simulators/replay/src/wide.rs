@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::drawn::Draw;
-use crate::support::*;
-use crate::topology::{app, spread, term};
-use crate::volumes::csi_node;
+use crate::draw::Draw;
+use crate::small::*;
 use tenon_domain::api::Pod;
 use tenon_domain::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use tenon_domain::api::pod::{
@@ -30,7 +28,8 @@ const DEDICATED: &str = "dedicated";
 const CRITICAL: i32 = 2_000_001_000;
 
 /// The world of a number.
-pub(crate) fn wide_world(number: u64) -> ProvisionInput {
+#[must_use]
+pub fn wide_world(number: u64) -> ProvisionInput {
     let mut draw = Draw::new(number ^ 0x51de);
     let mut storage = Storage::default();
     let mut all: Vec<Pod> = Vec::new();
