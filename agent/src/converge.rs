@@ -113,8 +113,61 @@ pub async fn observe_holds<K: Kube>(
 pub enum OperationOutcome {
     /// Done: planning again may find more to do.
     Done,
-    /// An object changed after planning, or a budget refused: the next step plans again.
+    /// An object changed after planning: the next step plans again.
     Waits,
+    /// It was an eviction, with this answer.
+    Eviction(EvictionAnswer),
+}
+
+/// The API server's answer to an eviction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvictionAnswer {
+    /// The pod is terminating.
+    Evicted,
+    /// The pod didn't exist, or another one has its name.
+    Gone(GonePod),
+    /// A PodDisruptionBudget refused.
+    Refused,
+}
+
+/// Why a pod to evict wasn't there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GonePod {
+    /// There is no pod of that name.
+    NotFound,
+    /// There is one with another UID.
+    Conflict,
+}
+
+/// An answered eviction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodEviction {
+    /// Which pod.
+    pub pod: ObjectKey,
+    /// The answer.
+    pub answer: EvictionAnswer,
+}
+
+impl OperationOutcome {
+    /// Whether planning again may find more to do.
+    #[must_use]
+    pub const fn progresses(self) -> bool {
+        match self {
+            Self::Done | Self::Eviction(EvictionAnswer::Evicted | EvictionAnswer::Gone(_)) => true,
+            Self::Waits | Self::Eviction(EvictionAnswer::Refused) => false,
+        }
+    }
+}
+
+/// The eviction of an operation, if it was one that the API server answered.
+#[must_use]
+pub fn eviction_of_op(op: &Op, outcome: OperationOutcome) -> Option<PodEviction> {
+    match (op, outcome) {
+        (Op::Pod(PodOp::Evict { pod, .. }), OperationOutcome::Eviction(answer)) => {
+            Some(PodEviction { pod: pod.clone(), answer })
+        }
+        (Op::Pod(_) | Op::Patch { .. } | Op::Delete { .. }, _) => None,
+    }
 }
 
 /// Executes one operation. The next step plans again what isn't possible now.
@@ -139,22 +192,28 @@ pub async fn execute_op<K: Kube>(
         Op::Pod(PodOp::Delete { pod, uid, grace_seconds }) => {
             kube.delete(pod, uid, Some(*grace_seconds)).await.map(deleted)
         }
-        Op::Pod(PodOp::Evict { pod, uid }) => match kube.evict(pod, uid).await {
-            Ok(Eviction::Evicted | Eviction::NotFound | Eviction::Conflict) => {
-                refused.forget(uid);
-                Ok(OperationOutcome::Done)
+        Op::Pod(PodOp::Evict { pod, uid }) => kube.evict(pod, uid).await.map(|eviction| {
+            let answer = answer_of(&eviction);
+            match answer {
+                EvictionAnswer::Evicted | EvictionAnswer::Gone(_) => refused.forget(uid),
+                EvictionAnswer::Refused => refused.observe_refusal(uid, now),
             }
-            Ok(Eviction::TooManyRequests { .. }) => {
-                refused.observe_refusal(uid, now);
-                Ok(OperationOutcome::Waits)
-            }
-            Err(error) => Err(error),
-        },
+            OperationOutcome::Eviction(answer)
+        }),
     };
     match done {
         // Another writer was faster, or the object doesn't exist: the next look shows it.
         Err(KubeError::Conflict { .. } | KubeError::NotFound { .. }) => Ok(OperationOutcome::Waits),
         other => other,
+    }
+}
+
+const fn answer_of(eviction: &Eviction) -> EvictionAnswer {
+    match eviction {
+        Eviction::Evicted => EvictionAnswer::Evicted,
+        Eviction::NotFound => EvictionAnswer::Gone(GonePod::NotFound),
+        Eviction::Conflict => EvictionAnswer::Gone(GonePod::Conflict),
+        Eviction::TooManyRequests { .. } => EvictionAnswer::Refused,
     }
 }
 
@@ -166,10 +225,10 @@ pub fn note_of_op(op: &Op, outcome: OperationOutcome) -> Option<Note> {
         Some(Note { about, uid, kind, reason: reason.to_owned(), message: message.to_owned() })
     };
     match (op, outcome) {
-        (Op::Pod(PodOp::Evict { pod, uid }), OperationOutcome::Done) => {
+        (Op::Pod(PodOp::Evict { pod, uid }), _) if outcome.progresses() => {
             note(pod, uid, NoteKind::Normal, "Evicted", "evicted the pod to drain its node")
         }
-        (Op::Pod(PodOp::Evict { pod, uid }), OperationOutcome::Waits) => note(
+        (Op::Pod(PodOp::Evict { pod, uid }), _) => note(
             pod,
             uid,
             NoteKind::Warning,

@@ -24,6 +24,7 @@ mod obstacles;
 pub mod pace;
 pub mod plan;
 pub mod volumes;
+mod wave;
 pub mod window;
 
 #[cfg(test)]

@@ -41,6 +41,8 @@ pub struct View {
     pub refused: RefusedEvictions,
     /// Which pods of interrupted Nodes stay for now.
     pub holds: HeldPods,
+    /// The claims whose Nodes stay closed though they are Ready, and until when at the latest.
+    pub kept_closed: BTreeMap<ClaimName, Timestamp>,
     /// PodDisruptionBudgets, if one is in the way.
     pub budgets: Vec<PodDisruptionBudget>,
     /// Attached volumes.
@@ -103,7 +105,7 @@ impl Op {
 
 /// How soon a Node takes pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Opening {
+pub(crate) enum Opening {
     /// Once it is Ready and its startup taints are removed.
     Later,
     /// Now, or after these operations.
@@ -126,7 +128,8 @@ pub struct Convergence {
 /// Plans the operations that bring the Nodes nearer to their actions.
 #[must_use]
 pub fn plan_convergence(view: &View, actions: &[NodeAction], now: Timestamp) -> Convergence {
-    let mut convergence = Convergence::default();
+    let mut convergence =
+        Convergence { next: view.kept_closed.values().min().copied(), ..Convergence::default() };
     for action in actions {
         convergence.opening.extend(opening(view, action));
         let (progress, next) = plan_action(view, action, now, &mut convergence.ops);
@@ -145,7 +148,8 @@ fn opening(view: &View, action: &NodeAction) -> Option<(ClaimName, String)> {
     }
     let node = find_node(view, action)?;
     let initialized = object::texts(node, "/metadata/labels").any(|(key, _)| key == labels::INITIALIZED);
-    if initialized || view.deleted.contains(object::name(node)) {
+    let held = view.kept_closed.contains_key(&action.claim);
+    if initialized || held || view.deleted.contains(object::name(node)) {
         return None;
     }
     match opening_of(node, action) {
@@ -155,7 +159,7 @@ fn opening(view: &View, action: &NodeAction) -> Option<(ClaimName, String)> {
 }
 
 /// How soon a Node takes pods, if only our own taints are in the way after that.
-fn opening_of(node: &Value, action: &NodeAction) -> Opening {
+pub(crate) fn opening_of(node: &Value, action: &NodeAction) -> Opening {
     let mut keeps_out =
         action.startup_taints.iter().filter(|own| own.effect != TaintEffect::PreferNoSchedule);
     let starts = |taint: &Taint| {
@@ -169,7 +173,7 @@ fn opening_of(node: &Value, action: &NodeAction) -> Opening {
 }
 
 /// Whether a Node may need a DaemonSet's pod to become Ready that [`OPENING`] would keep out.
-fn needs_late_daemons(view: &View) -> bool {
+pub(crate) fn needs_late_daemons(view: &View) -> bool {
     let not_ready = Taint::new(NOT_READY, TaintEffect::NoSchedule);
     view.daemon_sets.iter().any(|daemons| {
         let tolerations = daemons.pointer("/spec/template").map(object::tolerations).unwrap_or_default();
@@ -185,6 +189,11 @@ fn plan_action(
     ops: &mut Vec<Op>,
 ) -> (ActionProgress, Option<Timestamp>) {
     let working = ActionProgress::working;
+    if action.kind == ActionKind::Initialize && view.kept_closed.contains_key(&action.claim) {
+        let closed = NodeAction { kind: ActionKind::Register, ..action.clone() };
+        let (_, next) = plan_action(view, &closed, now, ops);
+        return (working(0), next);
+    }
     let Some(node) = find_node(view, action) else { return (progress_without_node(action.kind), None) };
     let name = object::name(node).to_owned();
     let patch = plan_patch(node, action, view);
@@ -390,6 +399,8 @@ pub(crate) fn with_disrupted(node: &Value) -> Option<Vec<Value>> {
 fn plan_taints(node: &Value, action: &NodeAction, fate: NodeFate, view: &View) -> Option<Vec<Value>> {
     let known = object::list(node, "/spec/taints");
     let mut taints = known.to_vec();
+    let held = view.kept_closed.contains_key(&action.claim);
+    let opens = if held { Opening::Later } else { opening_of(node, action) };
     match action.kind {
         ActionKind::Register | ActionKind::Initialize | ActionKind::Disrupt => {
             let own = object::texts(node, "/metadata/labels").chain(pairs(&action.labels));
@@ -406,7 +417,7 @@ fn plan_taints(node: &Value, action: &NodeAction, fate: NodeFate, view: &View) -
                 );
             }
             // Not one of the claim's taints: it comes wherever the kubelet registered those.
-            let opens_later = !is_registered(node) && opening_of(node, action) == Opening::Later;
+            let opens_later = !is_registered(node) && opens == Opening::Later;
             if opens_later && !needs_late_daemons(view) {
                 taints.push(form(&Taint::opening()));
             }
@@ -415,12 +426,12 @@ fn plan_taints(node: &Value, action: &NodeAction, fate: NodeFate, view: &View) -
         ActionKind::Drain | ActionKind::Finalize => {}
     }
     // In the same round the agent nominates the pods, before it removes the taint.
-    let opens = match action.kind {
-        ActionKind::Register => opening_of(node, action) == Opening::Now,
+    let opens_now = match action.kind {
+        ActionKind::Register => opens == Opening::Now,
         ActionKind::Initialize | ActionKind::Disrupt => true,
         ActionKind::Drain | ActionKind::Finalize => false,
     };
-    if opens {
+    if opens_now {
         taints.retain(|taint| text(taint, "/key") != Some(OPENING));
     }
     match (action.kind, fate) {

@@ -163,10 +163,11 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
         }
     }
     for object in shown.claims.iter().filter(|object| is_ours(object)) {
-        let known = decided.claims.contains_key(object::name(object));
-        // A claim that the table doesn't have: its object is released with the last Node, or when the user deletes
-        // it.
-        if !known && (object::deleted_at(object).is_some() || !nodes.has(object)) {
+        let claim = decided.claims.get(object::name(object));
+        // A claim that the table doesn't have, or of whose instance a restored table doesn't know: its object is
+        // released with the last Node, or when the user deletes it.
+        let has_instance = claim.is_some_and(|claim| claim.phase() > ClaimPhase::LaunchFailed);
+        if !has_instance && (object::deleted_at(object).is_some() || !nodes.has(object)) {
             plan_end(object, &mut faces);
         }
     }
@@ -193,7 +194,8 @@ fn plan_claim(claim: &Claim, object: &Object, (node, status): (Option<&Value>, V
         return;
     }
     match claim.phase() {
-        ClaimPhase::Planned | ClaimPhase::LaunchFailed | ClaimPhase::Terminated => plan_end(object, faces),
+        ClaimPhase::Planned | ClaimPhase::LaunchFailed => {}
+        ClaimPhase::Terminated => plan_end(object, faces),
         ClaimPhase::Launched
         | ClaimPhase::Registered
         | ClaimPhase::Initialized

@@ -244,19 +244,22 @@ fn what_the_user_deletes_holds_until_it_is_terminated() {
     assert!(object::deleted_at(&world.object().unwrap()).is_some());
 }
 
+/// A table that was restored doesn't know the claim, or knows it from before its instance.
 #[test]
-fn a_claim_that_the_table_forgot_goes_with_its_node() {
-    let world = FacesWorld::new();
-    world.show(&[claim(initialized())]);
-    world
-        .kube
-        .apply(json!({"kind": "Node", "metadata": {"name": "n"}, "spec": {"providerID": "aws:///us-east-1a/i-0abc"}}))
-        .unwrap();
-    world.show(&[]);
-    assert!(object::deleted_at(&world.object().unwrap()).is_none(), "its Node lives");
-    world.kube.delete(Kind::Node, "", "n");
-    world.show(&[]);
-    assert!(world.object().is_none());
+fn a_claim_whose_instance_the_table_forgot_goes_with_its_node() {
+    for known in [&[][..], &[claim(ClaimState::Planned)]] {
+        let world = FacesWorld::new();
+        world.show(&[claim(initialized())]);
+        world
+            .kube
+            .apply(json!({"kind": "Node", "metadata": {"name": "n"}, "spec": {"providerID": "aws:///us-east-1a/i-0abc"}}))
+            .unwrap();
+        world.show(known);
+        assert!(object::deleted_at(&world.object().unwrap()).is_none(), "its Node lives");
+        world.kube.delete(Kind::Node, "", "n");
+        world.show(known);
+        assert!(world.object().is_none());
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::plan::{Convergence, Op, View, plan_convergence, with_disrupted};
 use crate::volumes::Attachments;
+use crate::wave::may_wait;
 
 const REGISTERED: &str = "karpenter.sh/registered";
 const INITIALIZED: &str = "karpenter.sh/initialized";
@@ -128,6 +129,62 @@ fn a_node_is_closed_from_its_registration_until_it_opens() {
     );
     let open = Some(json!([form(&NOT_READY)]));
     assert_eq!(taints(starting(), &[everywhere, network]), open, "the Node needs that DaemonSet's pod");
+}
+
+/// A Ready Node that is closed, of the claim `a`, and one of the claim `b` that still starts, made so many seconds later.
+fn of_a_wave(later: i64) -> (View, [NodeAction; 2]) {
+    let mut ready = node(&[(REGISTERED, "true")], &[OPENING]);
+    ready["status"]["conditions"][0]["lastTransitionTime"] = json!(at(95).to_string());
+    let made = |at: Timestamp| Arc::new(json!({"metadata": {"creationTimestamp": at.to_string()}}));
+    let claims = [("a".to_owned(), made(at(60))), ("b".to_owned(), made(at(60 + later)))].into();
+    let of_b = NodeAction {
+        claim: ClaimName::parse("b").unwrap(),
+        provider_id: Some(provider_id("b")),
+        ..action(ActionKind::Register, &[])
+    };
+    let view = View { nodes: vec![Arc::new(ready)], claims, ..View::default() };
+    (view, [action(ActionKind::Register, &[]), of_b])
+}
+
+#[test]
+fn a_node_may_wait_for_others_of_its_wave_that_still_start() {
+    let waits = |(view, actions): &(View, [NodeAction; 2]), now: i64| {
+        let found = may_wait(view, actions, at(now));
+        found.into_iter().map(|(claim, one)| (claim.to_string(), one.node, one.until)).collect::<Vec<_>>()
+    };
+    let wave = of_a_wave(3);
+    assert_eq!(waits(&wave, 100), [("a".to_owned(), "a".to_owned(), at(105))]);
+    assert_eq!(waits(&wave, 105), [], "10 seconds are the longest");
+    assert_eq!(waits(&of_a_wave(60), 100), [], "the other one was launched later");
+    let (mut all, actions) = of_a_wave(3);
+    let mut other = node(&[], &[BOOT]);
+    other["spec"]["providerID"] = json!(provider_id("b"));
+    other["status"]["conditions"][0]["lastTransitionTime"] = json!(at(98).to_string());
+    all.nodes.push(Arc::new(other));
+    assert_eq!(waits(&(all, actions), 100), [], "all are Ready");
+    let (mut late, actions) = of_a_wave(3);
+    let tolerations = json!([{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]);
+    late.daemon_sets = vec![Arc::new(json!({"spec": {"template": {"spec": {"tolerations": tolerations}}}}))];
+    assert_eq!(waits(&(late, actions), 100), [], "such Nodes aren't closed");
+}
+
+#[test]
+fn a_node_that_waits_for_its_wave_stays_closed_and_isnt_initialised() {
+    let (view, [register, _]) = of_a_wave(3);
+    let initialize = NodeAction { kind: ActionKind::Initialize, ..register.clone() };
+    for action in [register, initialize] {
+        let kept_closed = [(action.claim.clone(), at(105))].into();
+        let view = View { kept_closed, claims: BTreeMap::new(), ..view.clone() };
+        let planned = plan_convergence(&view, std::slice::from_ref(&action), at(100));
+        assert!(patches(&planned).is_empty(), "{planned:?}");
+        assert_eq!((planned.opening.len(), planned.next), (0, Some(at(105))));
+        let opened = plan_convergence(
+            &View { kept_closed: BTreeMap::new(), ..view },
+            std::slice::from_ref(&action),
+            at(105),
+        );
+        assert_eq!(patches(&opened)[0].1["spec"]["taints"], json!([]));
+    }
 }
 
 fn unready(mut node: Value) -> Value {

@@ -4,6 +4,8 @@
 //! replaces it where its gate is open. An impaired instance fails a status check; Tenon replaces it in any case. If so many
 //! Nodes are unhealthy, it waits.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenon_domain::claim::{Claim, ClaimState, RemovalReason};
@@ -28,6 +30,8 @@ const LASTS: SignedDuration = SignedDuration::from_mins(10);
 const CHECK_FAILS: SignedDuration = SignedDuration::from_mins(2);
 /// How long a repair takes then: the agent reports, the function may fail, and sweeps come after that.
 const REPAIRED_WITHIN: SignedDuration = SignedDuration::from_mins(20);
+/// How long a node may stay once few are unhealthy: while many are, Tenon looks every five minutes, and looks may fail.
+const LOOKED_AGAIN: SignedDuration = SignedDuration::from_mins(12);
 
 /// Makes an initialised Node sick, or now and then the sick ones well again.
 pub(crate) fn sicken(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
@@ -125,6 +129,10 @@ fn label(key: &str) -> String {
     format!("/metadata/labels/{}", key.replace('/', "~1"))
 }
 
+/// Since when unhealthy nodes are so few that each is to be repaired, by name.
+#[derive(Debug, Default)]
+pub(crate) struct FewSince(BTreeMap<String, Timestamp>);
+
 /// A node that is sick for long leaves, if few of its pool and its cluster are unhealthy. For clusters whose gate is open.
 ///
 /// # Errors The invariant, and the finding.
@@ -132,8 +140,9 @@ pub(crate) fn invariant_sick_nodes_go(
     region: &SimulatedRegion,
     cluster: &ClusterName,
     moment: &ClusterMoment,
+    seen: &mut FewSince,
 ) -> Result<(), (Invariant, String)> {
-    match stays(region, cluster, moment, (LASTS, sick_since)) {
+    match stays(region, (cluster, moment), (LASTS, sick_since), seen) {
         Some(found) => Err((Invariant::SickNodesGo, format!("{found} is sick"))),
         None => Ok(()),
     }
@@ -146,8 +155,9 @@ pub(crate) fn invariant_impaired_nodes_go(
     region: &SimulatedRegion,
     cluster: &ClusterName,
     moment: &ClusterMoment,
+    seen: &mut FewSince,
 ) -> Result<(), (Invariant, String)> {
-    match stays(region, cluster, moment, (CHECK_FAILS, |node| impaired_since(region, node))) {
+    match stays(region, (cluster, moment), (CHECK_FAILS, |node| impaired_since(region, node)), seen) {
         Some(found) => Err((Invariant::ImpairedNodesGo, format!("{found} is impaired"))),
         None => Ok(()),
     }
@@ -156,9 +166,9 @@ pub(crate) fn invariant_impaired_nodes_go(
 /// A node that is unhealthy, by the time since when, for longer than it may, where few are.
 fn stays(
     region: &SimulatedRegion,
-    cluster: &ClusterName,
-    moment: &ClusterMoment,
+    (cluster, moment): (&ClusterName, &ClusterMoment),
     (lasts, since): (SignedDuration, impl Fn(&Value) -> Option<Timestamp>),
+    seen: &mut FewSince,
 ) -> Option<String> {
     let nodes = region.site(cluster)?.cluster().objects(Kind::Node);
     let few = |of: &dyn Fn(&Object) -> bool| {
@@ -171,8 +181,19 @@ fn stays(
         bad * 5 <= all.next_multiple_of(5)
     };
     let pool_of = |node: &Object| text(node, &label(NODEPOOL)).map(str::to_owned);
+    let is_alone = |node: &Object| {
+        since(node).is_some() && few(&|other| pool_of(other) == pool_of(node)) && few(&|_| true)
+    };
+    let alone = nodes.iter().filter(|node| is_alone(node)).map(|node| {
+        let known = seen.0.get(name(node)).copied();
+        (name(node).to_owned(), known.unwrap_or(moment.at))
+    });
+    seen.0 = alone.collect();
     nodes.iter().find_map(|node| {
-        let since = since(node)?;
+        let (since, few_since) = (since(node)?, *seen.0.get(name(node))?);
+        if moment.at.duration_since(few_since) < LOOKED_AGAIN {
+            return None;
+        }
         let late = |from: Timestamp| moment.at.duration_since(from) > lasts + REPAIRED_WITHIN;
         let stays = |claim: &Claim| match &claim.state {
             ClaimState::Initialized { node: of, at, .. } => of.as_str() == name(node) && late(since.max(*at)),
@@ -187,7 +208,6 @@ fn stays(
             | ClaimState::Terminated { .. } => false,
         };
         let claim = moment.claims.iter().find(|claim| stays(claim))?;
-        let is_alone = few(&|other| pool_of(other) == pool_of(node)) && few(&|_| true);
-        is_alone.then(|| format!("since {since} Node {} of claim {}", name(node), claim.name))
+        Some(format!("since {since} Node {} of claim {}", name(node), claim.name))
     })
 }

@@ -21,7 +21,7 @@ use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_
 use crate::pace::HistoryPace;
 use crate::passed_over::invariant_failed_passed_over;
 use crate::pauses::invariant_pauses_hold;
-use crate::repaired::{invariant_impaired_nodes_go, invariant_sick_nodes_go};
+use crate::repaired::{FewSince, invariant_impaired_nodes_go, invariant_sick_nodes_go};
 use crate::replaced_first::invariant_replacement_first;
 use crate::shifts::invariant_shifted_zones_are_left_alone;
 use crate::simulate::waiting_pods;
@@ -35,6 +35,8 @@ pub(crate) struct Watched {
     cluster_budget: WrittenBudgets,
     pub(crate) history: History,
     pub(crate) empty: EmptyLong,
+    pub(crate) sick: FewSince,
+    pub(crate) impaired: FewSince,
     pub(crate) consolidations: Consolidations,
     class: ClassSeen,
     deregistrations: Deregistrations,
@@ -51,6 +53,8 @@ impl Watched {
             cluster_budget: WrittenBudgets::of_cluster(form),
             history: History::default(),
             empty: EmptyLong::default(),
+            sick: FewSince::default(),
+            impaired: FewSince::default(),
             consolidations: Consolidations::default(),
             class: ClassSeen::default(),
             deregistrations: Deregistrations::of(&form.objects),
@@ -94,10 +98,10 @@ impl Watched {
         invariant_volumes_detached(region, &self.cluster, moment)?;
         invariant_deregistration_waited(region, moment, &mut self.deregistrations)?;
         if self.repairs == FeatureGate::Enabled {
-            invariant_sick_nodes_go(region, &self.cluster, moment)?;
+            invariant_sick_nodes_go(region, &self.cluster, moment, &mut self.sick)?;
         }
         invariant_classes_outlast_claims(region, &self.cluster, moment, &mut self.class)?;
-        invariant_impaired_nodes_go(region, &self.cluster, moment)?;
+        invariant_impaired_nodes_go(region, &self.cluster, moment, &mut self.impaired)?;
         invariant_conditions_agree(region, &self.cluster)?;
         history.unready.look(region, &self.cluster);
         invariant_images_accepted(region, &self.cluster, &mut history.images, pace.class_lag())?;

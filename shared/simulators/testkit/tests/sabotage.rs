@@ -54,7 +54,7 @@ breaks! {
     emptied_forgotten: EmptiedForgotten, EmptyNodesGo, Slow, 60;
     dear_types: DearTypes, ConsolidationSaves, Quick, 60;
     undone_forgotten: UndoneForgotten, DisruptingIsHeld, Quick, 60;
-    evicted_at_once: EvictedAtOnce, ReplacementFirst, Slow, 60;
+    evicted_at_once: EvictedAtOnce, ReplacementFirst, Slow, 100;
     volumes_unseen: VolumesUnseen, VolumesDetached, Slow, 60;
     deregistration_unseen: DeregistrationUnseen, DeregistrationWaited, Slow, 60;
     sickness_unseen: SicknessUnseen, SickNodesGo, Fair, 200;
@@ -82,7 +82,7 @@ const FIRST_WAKES: [(Sabotage, Invariant); 2] =
     [(Sabotage::EmptyBelieved, Invariant::EvidenceHeld), (Sabotage::StatesGoBack, Invariant::OrdersAgree)];
 
 /// The number of seeds to try: not every history reaches the broken code.
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 64;
 
 /// Finds the invariant among the seeds, and plays the seed that found it with whole code.
 fn check(sabotage: Sabotage, expected: Invariant, play: impl Fn(u64, Option<Sabotage>) -> Option<Violation>) {

@@ -36,38 +36,13 @@ pub(crate) fn never(budget: &str) -> Value {
 
 impl OnePool<'_> {
     pub(crate) fn region(&self) -> SimulatedRegion {
-        let class = json!({
-            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
-            "spec": {"amiFamily": "AL2023", "role": format!("{CLUSTER}-node"),
-                "amiSelectorTerms": [{"tags": {"team": "platform"}}],
-                "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": CLUSTER}}],
-                "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": CLUSTER}}]},
-        });
-        let pool = json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
-            "metadata": {"name": "default", "annotations": self.annotations},
-            "spec": {"template": {"spec": {
-                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                    "requirements": [
-                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [self.capacity_type]}]}},
-                "disruption": self.disruption},
-        });
         let cluster = ClusterForm {
             name: CLUSTER.to_owned(),
-            objects: vec![class, pool],
+            objects: objects(CLUSTER, self.capacity_type, &self.annotations, &self.disruption),
             spot_to_spot_consolidation: true,
             ..ClusterForm::default()
         };
-        let scenario = Scenario {
-            title: self.title.to_owned(),
-            region: "us-east-1".to_owned(),
-            seed: 1,
-            types: self.types.iter().map(|name| (*name).to_owned()).collect(),
-            zones: ["us-east-1a", "us-east-1b"].map(str::to_owned).to_vec(),
-            clusters: vec![cluster],
-            images: vec![image("node-1")],
-            steps: vec![],
-        };
+        let scenario = scenario(self.title, self.types, vec![cluster]);
         // EC2 takes a third of the start, the kubelet's join the rest.
         let seconds = SignedDuration::from_secs;
         let (ec2, ready) = ((self.start / 3).min(8), (self.start / 3).min(4));
@@ -75,6 +50,46 @@ impl OnePool<'_> {
         let boot = BootTimes { joins_after: seconds(self.start - ec2 - ready), ready_after: seconds(ready) };
         build(&scenario, &SetupOptions { delays, boot, ..SetupOptions::default() }).unwrap()
     }
+}
+
+/// A region of two zones.
+pub(crate) fn scenario(title: &str, types: &[&str], clusters: Vec<ClusterForm>) -> Scenario {
+    Scenario {
+        title: title.to_owned(),
+        region: "us-east-1".to_owned(),
+        seed: 1,
+        types: types.iter().map(|name| (*name).to_owned()).collect(),
+        zones: ["us-east-1a", "us-east-1b"].map(str::to_owned).to_vec(),
+        clusters,
+        images: vec![image("node-1")],
+        steps: vec![],
+    }
+}
+
+/// The class and the pool of a cluster.
+pub(crate) fn objects(
+    cluster: &str,
+    capacity_type: &str,
+    annotations: &Value,
+    disruption: &Value,
+) -> Vec<Value> {
+    let class = json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+        "spec": {"amiFamily": "AL2023", "role": format!("{cluster}-node"),
+            "amiSelectorTerms": [{"tags": {"team": "platform"}}],
+            "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": cluster}}],
+            "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": cluster}}]},
+    });
+    let pool = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": {"name": "default", "annotations": annotations},
+        "spec": {"template": {"spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                "requirements": [
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [capacity_type]}]}},
+            "disruption": disruption},
+    });
+    vec![class, pool]
 }
 
 pub(crate) fn image(name: &str) -> ImageForm {
