@@ -15,7 +15,7 @@ use tenon_state::commit::{CommitOutcome, SliceOutcome, commit_slice, cut};
 use tenon_state::observe::ClusterObservation;
 use tenon_table::{Slices, WriteGroup};
 
-use crate::execute::{DueLaunch, SentLaunches, send_each};
+use crate::execute::{CallPace, DueLaunch, SentLaunches, send_each};
 
 /// When a plan is repeated after the table throttled it for longer than an invocation waits.
 const THROTTLED_AGAIN: SignedDuration = SignedDuration::from_secs(1);
@@ -28,8 +28,8 @@ pub(crate) async fn commit_and_send<P: Ports>(
     ports: &Patient<'_, P>,
     cluster: &ClusterName,
     observed: &ClusterObservation,
-    groups: Vec<WriteGroup>,
-    launches: &[DueLaunch<'_>],
+    pace: &CallPace,
+    (groups, launches): (Vec<WriteGroup>, &[DueLaunch<'_>]),
 ) -> Result<(CommitOutcome, SentLaunches), HandlerError> {
     let slices = cut(cluster, observed.view.generations.revision, groups)?;
     let (committed, to_send) = mpsc::unbounded();
@@ -46,7 +46,7 @@ pub(crate) async fn commit_and_send<P: Ports>(
         // What is committed is sent, even where the commit of the rest failed.
         Ok(ended)
     };
-    let (ended, mut sent) = try_join(commits, send_each(ports, cluster, observed, to_send)).await?;
+    let (ended, mut sent) = try_join(commits, send_each(ports, cluster, observed, pace, to_send)).await?;
     let outcome = match ended? {
         SlicesEnd::All => CommitOutcome::Whole,
         SlicesEnd::Lost => CommitOutcome::Lost,

@@ -9,6 +9,7 @@
 
 pub(crate) mod ask;
 mod due;
+mod pace;
 mod record;
 mod sent;
 mod tag;
@@ -27,10 +28,11 @@ use crate::denials;
 use crate::settle::{CatalogFacts, SettleInput, settle};
 use crate::validated::{Noted, Validated};
 use crate::written_marks::{WrittenMarks, write_mark};
-use ask::{AnsweredLaunch, SendOutcome, ask_all};
+use ask::{AnsweredLaunch, CallQueue, SendOutcome, ask_all};
 use record::{put_off, record};
 
 pub(crate) use due::{DueLaunch, due};
+pub(crate) use pace::CallPace;
 pub(crate) use record::CLAIM_KEPT;
 pub(crate) use sent::SentLaunches;
 pub(crate) use tag::tag;
@@ -44,9 +46,10 @@ pub(crate) async fn send_all<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     observed: &ClusterObservation,
+    pace: &CallPace,
     launches: &[DueLaunch<'_>],
 ) -> Result<SentLaunches, HandlerError> {
-    send_each(ports, cluster, observed, stream::iter(launches)).await
+    send_each(ports, cluster, observed, pace, stream::iter(launches)).await
 }
 
 /// Sends and settles the launches that the stream gives, until it ends. A failed write ends it: launches behind it
@@ -58,11 +61,12 @@ pub(crate) async fn send_each<'a, P: Ports>(
     ports: &P,
     cluster: &'a ClusterName,
     observed: &'a ClusterObservation,
+    pace: &CallPace,
     launches: impl Stream<Item = &'a DueLaunch<'a>> + Unpin,
 ) -> Result<SentLaunches, HandlerError> {
     let (answers, mut answered) = mpsc::unbounded();
     let mut settling = Settling::new(cluster, observed);
-    let asking = ask_all(ports, cluster, &observed.view, launches, answers);
+    let asking = ask_all(ports, CallQueue::new(cluster, &observed.view), pace, launches, answers);
     let settle = async {
         while let Some(AnsweredLaunch { due, outcome }) = answered.next().await {
             settling.settle(ports, due, outcome).await?;

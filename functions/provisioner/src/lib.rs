@@ -36,7 +36,7 @@ use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, changed, look
 use tenon_state::view::{Want, Wants};
 
 use commit::commit_and_send;
-use execute::{SentLaunches, due, send_all, tag};
+use execute::{CallPace, SentLaunches, due, send_all, tag};
 use plan::PlannedLaunches;
 use validate::{ask, ask_after_launches, later};
 
@@ -52,6 +52,7 @@ const WANTS: Wants<'static> = Wants {
 #[derive(Debug, Default)]
 pub struct Provisioner {
     caches: Caches,
+    pace: CallPace,
 }
 
 impl Handler for Provisioner {
@@ -67,7 +68,8 @@ impl Handler for Provisioner {
     ) -> Result<(), HandlerError> {
         let ports = &Patient::new(ports, PATIENCE);
         if let Some(cluster) = changed(ports, scope, causes, WANTS, &self.caches).await? {
-            let pass = ProvisionerPass { ports, cluster, caches: &self.caches, began: ports.now() };
+            let Self { caches, pace } = self;
+            let pass = ProvisionerPass { ports, cluster, caches, pace, began: ports.now() };
             run(&pass).await?;
         }
         Ok(())
@@ -79,6 +81,7 @@ struct ProvisionerPass<'a, P> {
     ports: &'a Patient<'a, P>,
     cluster: &'a ClusterName,
     caches: &'a Caches,
+    pace: &'a CallPace,
     began: Timestamp,
 }
 
@@ -123,7 +126,7 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
         if launches.is_empty() {
             return Ok(Some(observed));
         }
-        let now = send_all(ports, cluster, &observed, &launches).await?;
+        let now = send_all(ports, cluster, &observed, self.pace, &launches).await?;
         let settled = now.settled;
         done.sent = std::mem::take(&mut done.sent).and(now);
         if settled == 0 {
@@ -165,8 +168,9 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
             return Ok(AfterCommit::Settled);
         }
         let launches: Vec<_> = planned.built.launches.iter().map(execute::DueLaunch::built).collect();
-        let (outcome, now_sent) =
-            commit_and_send(self.ports, self.cluster, observed, planned.groups, &launches).await?;
+        let sending =
+            commit_and_send(self.ports, self.cluster, observed, self.pace, (planned.groups, &launches));
+        let (outcome, now_sent) = sending.await?;
         done.lost = outcome == CommitOutcome::Lost;
         done.sent = std::mem::take(&mut done.sent).and(now_sent);
         Ok(if done.lost || done.sent.plan_again { AfterCommit::LookAgain } else { AfterCommit::Settled })

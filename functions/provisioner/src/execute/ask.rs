@@ -1,7 +1,7 @@
 //! Asks EC2 about launches side by side, and passes the answers on as they come.
 //!
-//! Decides the order of the calls and their pace, which is that of EC2's token bucket. A launch goes out as soon as its
-//! templates are there; templates are made side by side with other launches' requests. It settles nothing.
+//! Decides the order of the calls; `pace` decides how many there are at a time. A launch goes out as soon as its templates
+//! are there; templates are made side by side with other launches' requests. It settles nothing.
 //!
 //! Invariants: a template is made once at a time, however many launches name it; each launch gets one answer; calls
 //! never wait for each other's answers.
@@ -23,6 +23,7 @@ use tenon_state::view::ClusterView;
 use tenon_table::items::{TemplateItem, keys};
 
 use super::due::{DueLaunch, looked_for_at};
+use super::pace::{CallPace, THEN_EVERY};
 use super::templates::{make, unmade};
 use crate::settle::LaunchAnswer;
 
@@ -32,11 +33,6 @@ const FIRST_BACK_OFF: SignedDuration = SignedDuration::from_secs(5);
 const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_mins(1);
 /// The most pages of a launch's instances.
 const PAGES: usize = 10;
-/// Calls that are made at once. EC2 takes 50 mutating calls at once and 5 a second after them from an account and
-/// region ("Request throttling for the Amazon EC2 API", read November 2026); the rest is for other tools.
-const AT_ONCE: i64 = 40;
-/// The time between calls after those.
-const THEN_EVERY: SignedDuration = SignedDuration::from_millis(250);
 
 /// EC2's answer to a launch, or the time to ask again.
 pub(crate) enum SendOutcome {
@@ -58,18 +54,20 @@ pub(crate) struct AnsweredLaunch<'a> {
 /// [`HandlerError`] for unreadable items and for the table's failures.
 pub(crate) async fn ask_all<'a, P: Ports>(
     ports: &P,
-    cluster: &'a ClusterName,
-    view: &'a ClusterView,
+    mut queue: CallQueue<'a>,
+    pace: &CallPace,
     mut launches: impl Stream<Item = &'a DueLaunch<'a>> + Unpin,
     answers: UnboundedSender<AnsweredLaunch<'a>>,
 ) -> Result<(), HandlerError> {
     let mut calls = FuturesUnordered::new();
-    let mut queue = CallQueue::new(cluster, view);
-    let mut pace = CallPace { began: ports.now(), made: 0, is_waiting: false };
-    let mut all_given = false;
+    let (mut all_given, mut is_waiting) = (false, false);
     loop {
-        while let Some(call) = pace.next(&mut queue, ports.now()) {
-            calls.push(run(ports, cluster, call));
+        while !queue.is_empty() && pace.take(ports.now()) {
+            calls.extend(queue.next().map(|call| run(ports, queue.cluster, call)));
+        }
+        if !queue.is_empty() && !is_waiting {
+            is_waiting = true;
+            calls.push(run(ports, queue.cluster, DueCall::Wait));
         }
         if all_given && calls.is_empty() {
             return Ok(());
@@ -91,7 +89,7 @@ pub(crate) async fn ask_all<'a, P: Ports>(
             AskingEvent::Launch(Some(due)) => queue.add(due, ports.now())?.into_iter().collect(),
             AskingEvent::Call(ended) => {
                 let ended = ended?;
-                pace.is_waiting &= !matches!(ended, EndedCall::Waited);
+                is_waiting &= !matches!(ended, EndedCall::Waited);
                 queue.ended(ended, ports.now())
             }
         };
@@ -106,30 +104,6 @@ pub(crate) async fn ask_all<'a, P: Ports>(
 enum AskingEvent<'a> {
     Launch(Option<&'a DueLaunch<'a>>),
     Call(Result<EndedCall<'a>, HandlerError>),
-}
-
-/// The pace of the calls: [`AT_ONCE`], then one [`THEN_EVERY`].
-struct CallPace {
-    began: Timestamp,
-    made: i64,
-    is_waiting: bool,
-}
-
-impl CallPace {
-    /// The next call, or the wait for it.
-    fn next<'a>(&mut self, queue: &mut CallQueue<'a>, now: Timestamp) -> Option<DueCall<'a>> {
-        let passed = now.duration_since(self.began).as_millis() / THEN_EVERY.as_millis();
-        if self.made < AT_ONCE.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX)) {
-            let call = queue.next()?;
-            self.made += 1;
-            return Some(call);
-        }
-        if self.is_waiting || queue.is_empty() {
-            return None;
-        }
-        self.is_waiting = true;
-        Some(DueCall::Wait)
-    }
 }
 
 /// A call that is due.

@@ -111,7 +111,8 @@ fn a_throttled_slice_is_waited_for_and_goes_through_in_the_same_wake() {
         let groups = groups(&cluster, 150);
         let ports = Patient::new(&ports, PATIENCE);
         let (outcome, sent) =
-            block_on(commit_and_send(&ports, &cluster.name, &observed, groups, &[])).unwrap();
+            block_on(commit_and_send(&ports, &cluster.name, &observed, &CallPace::default(), (groups, &[])))
+                .unwrap();
         assert_eq!((outcome, sent.retry_at), (CommitOutcome::Whole, None), "{item}");
         assert_eq!(found(&cluster), (150, Some(2)), "{item}");
     }
