@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use serde_json::Value;
-use tenon_runtime::batch::{Batch, Message, MessageFailure};
+use tenon_runtime::batch::{Batch, Message, MessageFailure, Shares};
 use tenon_runtime::{Handler, Ports};
 
 use crate::log;
@@ -30,11 +30,12 @@ pub struct InvocationError {
     pub message: String,
 }
 
-/// Handles a payload: a batch of a queue, or one event. `deadline` is when Lambda ends the process.
+/// Handles a payload: a batch of a queue, or one event. `deadline` is when Lambda ends the process. Invocations of a
+/// process have the same `shares`.
 ///
 /// # Errors [`InvocationError`] for a failed event without a queue, and for a malformed batch.
 pub(crate) async fn invoke<H: Handler, P: Ports>(
-    handler: &H,
+    (handler, shares): (&H, &Shares),
     ports: &P,
     payload: Value,
     deadline: SystemTime,
@@ -45,7 +46,7 @@ pub(crate) async fn invoke<H: Handler, P: Ports>(
     let (messages, origin) = read(payload).inspect_err(log::invocation)?;
     let mut batch = Batch::read(&messages);
     let left = deadline.duration_since(SystemTime::now()).unwrap_or_default().saturating_sub(TO_ANSWER);
-    in_time(left, Box::pin(batch.handle(handler, ports))).await;
+    in_time(left, Box::pin(batch.handle(handler, shares, ports))).await;
     let failures = batch.into_failures();
     log::failures(&failures);
     answer(failures, origin)

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use lambda_runtime::{Context, Diagnostic, LambdaEvent, service_fn};
 use serde::Serialize;
 use serde_json::Value;
+use tenon_runtime::batch::Shares;
 use tenon_runtime::error::chain;
 use tenon_runtime::{Handler, Ports};
 
@@ -63,9 +64,10 @@ pub fn main(function: impl Future<Output = Result<(), StartError>>) -> ExitCode 
 ///
 /// # Errors [`StartError::Lambda`] if the request for the next invocation fails.
 pub async fn run<H: Handler, P: Ports>(handler: &H, ports: &P) -> Result<(), StartError> {
+    let shares = &Shares::default();
     serve(|payload, context| {
         let deadline = context.deadline();
-        invoke(handler, ports, payload, deadline)
+        invoke((handler, shares), ports, payload, deadline)
     })
     .await
 }

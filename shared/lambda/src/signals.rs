@@ -70,6 +70,8 @@ impl AwsSignals {
     async fn send(&self, queue: String, cluster: &ClusterName, delay_seconds: i32) {
         let body = wake_body(&self.installation, cluster);
         let message = self.sqs.send_message().queue_url(&queue).message_body(body);
+        // SQS delivers the messages of quiet clusters before those of one that fills the queue.
+        let message = message.message_group_id(cluster.as_str());
         // None is the queue's own delay, which is none; a FIFO queue would refuse the parameter.
         let message = message.set_delay_seconds((delay_seconds > 0).then_some(delay_seconds));
         if let Err(error) = message.send().await {
@@ -213,7 +215,7 @@ mod tests {
         let sent = http.sent();
         assert_eq!(sent[0].0, "AmazonSQS.SendMessage");
         assert_eq!(sent[0].1["QueueUrl"], format!("{QUEUES}node-classes"));
-        assert_eq!(sent[0].1["DelaySeconds"], 2);
+        assert_eq!((&sent[0].1["DelaySeconds"], &sent[0].1["MessageGroupId"]), (&json!(2), &json!("prod")));
         let body = sent[0].1["MessageBody"].as_str().unwrap();
         let wakes = tenon_runtime::events::parse(body).unwrap();
         assert_eq!(wakes[0].cluster, Some(cluster()));

@@ -6,26 +6,42 @@
 //! table records the start and the end of each cluster's handling. A cluster whose handling ended an invocation is a
 //! suspect and waits until the others are done. It is tried again beside new messages, or alone.
 //!
+//! Nor must a cluster whose handling is slow, or that sends the most messages: each invocation begins with another one,
+//! and one that takes longer than its share continues after the others.
+//!
 //! Invariants: an unreadable message fails alone; a failing scope returns no other scope's messages; a scope that
 //! ends invocations doesn't either, if the queue allows [`RECEIVES_LEAST`] receives; an unhandled message never
 //! counts as handled.
 
+mod shares;
 mod trials;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 
-use tenon_domain::wake::WakeCause;
+use futures::future::{Either, select};
+use jiff::{SignedDuration, Timestamp};
+use tenon_domain::id::ClusterName;
+use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
+use tenon_domain::wake::{FunctionName, WakeCause};
 
+pub use self::shares::Shares;
+
+use self::shares::TimeShare;
 use self::trials::Trials;
 use crate::error::{DEADLINE, HandlerError, SET_ASIDE, chain};
 use crate::events;
 use crate::handler::{Handler, WakeScope};
-use crate::ports::Ports;
+use crate::ports::{Ports, Signals};
 
 /// How often the queue must deliver a message before it is a dead letter. Up to three suspects can hold back another
 /// cluster's message: it is received once at first, once with each suspect, and once without them.
 pub const RECEIVES_LEAST: u32 = 5;
+
+/// How long a scope is handled while others of its batch wait. Then it is stopped, as at the end of an invocation's time,
+/// and continues after them: what it committed stays.
+pub const SHARE: SignedDuration = SignedDuration::from_secs(5);
 
 /// A message of the function's queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +81,15 @@ struct ScopeWake {
     received: u32,
 }
 
+/// How a scope's turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TurnEnd {
+    /// It is handled.
+    Handled,
+    /// It took longer than its share.
+    TimeUp,
+}
+
 impl Batch {
     /// Reads messages: wakes of one scope are one wake, a message that can't be read is a failure.
     #[must_use]
@@ -91,19 +116,87 @@ impl Batch {
 
     /// Handles scope after scope. A caller whose time is up drops the future: the current scope and those after it
     /// stay unhandled.
-    pub async fn handle<H: Handler, P: Ports>(&mut self, handler: &H, ports: &P) {
+    pub async fn handle<H: Handler, P: Ports>(&mut self, handler: &H, shares: &Shares, ports: &P) {
+        self.put_off(handler.name(), shares, ports).await;
+        let handler = &InShares { handler, shares };
         if self.wakes.len() > 1 && self.wakes.values().any(|wake| wake.received > 1) {
             return self.handle_with_care(handler, ports).await;
         }
-        while let Some(scope) = self.wakes.keys().next().cloned() {
+        let mut slow = Vec::new();
+        for scope in self.in_turn(ports.now()) {
+            if self.take_turn(&scope, handler, ports).await == TurnEnd::TimeUp {
+                slow.push(scope);
+            }
+        }
+        for scope in slow {
             self.handle_scope(&scope, handler, ports).await;
         }
     }
 
+    /// Takes the clusters out that have had their share of the process's time: a wake for each comes later. EC2's warnings
+    /// leave no time for that, and the processes that take them aren't bounded.
+    async fn put_off<P: Ports>(&mut self, function: FunctionName, shares: &Shares, ports: &P) {
+        if function == FunctionName::Interruption {
+            return;
+        }
+        let now = ports.now();
+        let clusters: Vec<ClusterName> = self.wakes.keys().filter_map(WakeScope::cluster).cloned().collect();
+        for cluster in clusters {
+            match shares.share(&cluster, now) {
+                TimeShare::Free => continue,
+                TimeShare::Awaited => {}
+                TimeShare::Waits(time) => {
+                    ports.signals().wake(function, &cluster, time).await;
+                    ports.signals().log(&told(function, &cluster, time, now));
+                }
+            }
+            self.wakes.remove(&WakeScope::Cluster(cluster));
+        }
+    }
+
+    /// The scopes; the first one is another one each second.
+    fn in_turn(&self, now: Timestamp) -> Vec<WakeScope> {
+        let mut scopes: Vec<WakeScope> = self.wakes.keys().cloned().collect();
+        let second = usize::try_from(now.as_second()).unwrap_or_default();
+        let first = second.checked_rem(scopes.len()).unwrap_or_default();
+        scopes.rotate_left(first);
+        scopes
+    }
+
+    /// Handles a scope for as long as its share, or to its end if it is the only one.
+    async fn take_turn<H: Handler, P: Ports>(
+        &mut self,
+        scope: &WakeScope,
+        handler: &H,
+        ports: &P,
+    ) -> TurnEnd {
+        if self.wakes.len() == 1 {
+            self.handle_scope(scope, handler, ports).await;
+            return TurnEnd::Handled;
+        }
+        let causes = self.causes(scope);
+        let handled = {
+            let (work, time) = (pin!(handler.handle(ports, scope, &causes)), pin!(ports.pause(SHARE)));
+            match select(work, time).await {
+                Either::Left((handled, _)) => handled,
+                Either::Right(_) => return TurnEnd::TimeUp,
+            }
+        };
+        self.ended(scope, handled);
+        TurnEnd::Handled
+    }
+
     async fn handle_scope<H: Handler, P: Ports>(&mut self, scope: &WakeScope, handler: &H, ports: &P) {
-        let Some(wake) = self.wakes.get(scope) else { return };
-        let causes: Vec<WakeCause> = wake.causes.iter().cloned().collect();
+        let causes = self.causes(scope);
         let handled = handler.handle(ports, scope, &causes).await;
+        self.ended(scope, handled);
+    }
+
+    fn causes(&self, scope: &WakeScope) -> Vec<WakeCause> {
+        self.wakes.get(scope).map(|wake| wake.causes.iter().cloned().collect()).unwrap_or_default()
+    }
+
+    fn ended(&mut self, scope: &WakeScope, handled: Result<(), HandlerError>) {
         let messages = self.wakes.remove(scope).unwrap_or_default().messages;
         if let Err(error) = handled {
             self.fail(messages, &error);
@@ -115,12 +208,21 @@ impl Batch {
     async fn handle_with_care<H: Handler, P: Ports>(&mut self, handler: &H, ports: &P) {
         let mut trials = Trials::read(ports, handler.name(), self.wakes.keys()).await;
         let (suspects, others): (Vec<WakeScope>, Vec<WakeScope>) =
-            self.wakes.keys().cloned().partition(|scope| trials.may_end_an_invocation(scope));
+            self.in_turn(ports.now()).into_iter().partition(|scope| trials.may_end_an_invocation(scope));
         let tried = self.tried(&suspects, &others, &trials);
         for scope in suspects.iter().filter(|scope| tried.as_ref() != Some(scope)) {
             self.set_aside(scope, trials.begun(scope));
         }
-        for scope in others.iter().chain(&tried) {
+        let mut last = Vec::new();
+        for scope in others {
+            trials.begin(ports, &scope).await;
+            let end = self.take_turn(&scope, handler, ports).await;
+            trials.end(ports, &scope).await;
+            if end == TurnEnd::TimeUp {
+                last.push(scope);
+            }
+        }
+        for scope in last.iter().chain(&tried) {
             trials.begin(ports, scope).await;
             self.handle_scope(scope, handler, ports).await;
             trials.end(ports, scope).await;
@@ -177,10 +279,65 @@ impl Batch {
 /// Handles a batch: wakes of one scope are one wake. Returns the messages that failed (`batchItemFailures`).
 pub async fn handle_batch<H: Handler, P: Ports>(
     handler: &H,
+    shares: &Shares,
     ports: &P,
     messages: &[Message],
 ) -> Vec<MessageFailure> {
     let mut batch = Batch::read(messages);
-    batch.handle(handler, ports).await;
+    batch.handle(handler, shares, ports).await;
     batch.into_failures()
+}
+
+/// A handler whose use of the process's time is noted.
+struct InShares<'h, H> {
+    handler: &'h H,
+    shares: &'h Shares,
+}
+
+impl<H: Handler> Handler for InShares<'_, H> {
+    fn name(&self) -> FunctionName {
+        self.handler.name()
+    }
+
+    async fn handle<P: Ports>(
+        &self,
+        ports: &P,
+        scope: &WakeScope,
+        causes: &[WakeCause],
+    ) -> Result<(), HandlerError> {
+        let _taking = TakenTime { shares: self.shares, ports, scope, from: ports.now() };
+        self.handler.handle(ports, scope, causes).await
+    }
+}
+
+/// Time that a scope takes, also where its handling is stopped.
+struct TakenTime<'t, P: Ports> {
+    shares: &'t Shares,
+    ports: &'t P,
+    scope: &'t WakeScope,
+    from: Timestamp,
+}
+
+impl<P: Ports> Drop for TakenTime<'_, P> {
+    fn drop(&mut self) {
+        if let Some(cluster) = self.scope.cluster() {
+            self.shares.took(cluster, self.from, self.ports.now());
+        }
+    }
+}
+
+fn told(
+    function: FunctionName,
+    cluster: &ClusterName,
+    time: SignedDuration,
+    now: Timestamp,
+) -> JournalRecord {
+    let subject = Subject { kind: SubjectKind::Object, name: format!("Cluster/{cluster}") };
+    let seconds = time.as_secs();
+    let message = format!(
+        "putting cluster `{cluster}` off for {seconds} s: it took most of this function's time, and other clusters want \
+         some; if that lasts, look at what changes in the cluster all the time"
+    );
+    JournalRecord::new(subject, now, function.as_str(), Decision::Waiting, message)
+        .detail("reason", "OthersComeFirst")
 }

@@ -17,6 +17,17 @@ pub enum WakeScope {
     Cluster(ClusterName),
 }
 
+impl WakeScope {
+    /// The cluster, if it is one.
+    #[must_use]
+    pub const fn cluster(&self) -> Option<&ClusterName> {
+        match self {
+            Self::Region => None,
+            Self::Cluster(cluster) => Some(cluster),
+        }
+    }
+}
+
 /// A function: observe, plan, commit, execute.
 ///
 /// A handler ignores the cause of its wake: causes are hints, and the sweep alone reaches the same state. Between

@@ -2,11 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test fail as tests do")]
 
-use std::future::Future as _;
+use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
@@ -18,7 +19,7 @@ use tenon_memory_table::block_on;
 use tenon_runtime::batch::*;
 use tenon_runtime::error::HandlerError;
 use tenon_runtime::handler::{Handler, WakeScope};
-use tenon_runtime::ports::Ports;
+use tenon_runtime::ports::{Installation, Ports};
 use tenon_table::items::{Trial, keys, put};
 use tenon_table::{Table, content_commit};
 
@@ -113,7 +114,8 @@ impl Queue {
         }
         let mut handled = Batch::read(&batch);
         let ended = {
-            let mut handling = pin!(handled.handle(&Probe, &self.world));
+            let shares = Shares::default();
+            let mut handling = pin!(handled.handle(&Probe, &shares, &self.world));
             handling.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending
         };
         if !ended {
@@ -200,7 +202,8 @@ fn begun(world: &FunctionWorld, cluster: &str, times: u64) {
 fn who_is_found_out_is_set_aside_with_a_reason_and_tried_among_its_like() {
     let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
     begun(&world, "prod", 2);
-    let failures = |messages: &[Message]| block_on(handle_batch(&Probe, &world, messages));
+    let failures =
+        |messages: &[Message]| block_on(handle_batch(&Probe, &Shares::default(), &world, messages));
     let both = failures(&[wake("prod", 2), wake("shop", 1)]);
     let told: Vec<(&str, &str)> = both.iter().map(|f| (f.message_id.as_str(), f.error_type)).collect();
     assert_eq!(told, [("prod", "SetAside")]);
@@ -223,11 +226,123 @@ fn who_ended_one_invocation_is_tried_again_beside_messages_that_come_for_the_fir
     let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
     begun(&world, "prod", 1);
     let failures = |messages: &[Message]| {
-        let failures = block_on(handle_batch(&Probe, &world, messages));
+        let failures = block_on(handle_batch(&Probe, &Shares::default(), &world, messages));
         failures.into_iter().map(|f| f.message_id).collect::<Vec<_>>()
     };
     assert_eq!(failures(&[wake("prod", 2), wake("shop", 2)]), ["prod"]);
     assert_eq!(failures(&[wake("prod", 3), wake("shop", 1)]), [""; 0]);
     // It came to its end: nothing is held against it.
     assert_eq!(failures(&[wake("prod", 2), wake("shop", 2)]), [""; 0]);
+}
+
+/// Handles each scope for as many seconds as its cluster's name says, one after another, and notes the order of the ends.
+struct Slow {
+    ended: Mutex<Vec<String>>,
+}
+
+impl Handler for Slow {
+    fn name(&self) -> FunctionName {
+        FunctionName::Lifecycle
+    }
+
+    async fn handle<P: Ports>(
+        &self,
+        ports: &P,
+        scope: &WakeScope,
+        _: &[WakeCause],
+    ) -> Result<(), HandlerError> {
+        let WakeScope::Cluster(cluster) = scope else { return Ok(()) };
+        let seconds = cluster.as_str().rsplit('-').next().unwrap().parse().unwrap();
+        ports.pause(SignedDuration::from_secs(seconds)).await;
+        self.ended.lock().unwrap().push(cluster.to_string());
+        Ok(())
+    }
+}
+
+/// A world in which pauses take their time, also side by side.
+struct TimedWorld {
+    world: FunctionWorld,
+    waits: Mutex<BTreeSet<Timestamp>>,
+}
+
+impl TimedWorld {
+    /// Runs a future: whenever it waits, the time of its next pause comes.
+    fn run<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            self.waits.lock().unwrap().clear();
+            if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return done;
+            }
+            let next = *self.waits.lock().unwrap().first().unwrap();
+            self.world.clock.advance(next.duration_since(self.now()));
+        }
+    }
+}
+
+impl Ports for TimedWorld {
+    type Table = <FunctionWorld as Ports>::Table;
+    type Ec2 = <FunctionWorld as Ports>::Ec2;
+    type Signals = <FunctionWorld as Ports>::Signals;
+
+    fn table(&self) -> &Self::Table {
+        self.world.table()
+    }
+
+    fn ec2(&self) -> &Self::Ec2 {
+        self.world.ec2()
+    }
+
+    fn signals(&self) -> &Self::Signals {
+        self.world.signals()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.world.clock.now()
+    }
+
+    async fn pause(&self, time: SignedDuration) {
+        let until = self.now() + time;
+        poll_fn(|_| {
+            if self.now() >= until {
+                return Poll::Ready(());
+            }
+            self.waits.lock().unwrap().insert(until);
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn installation(&self) -> &Installation {
+        self.world.installation()
+    }
+}
+
+/// In which order the clusters of a batch end, and how many seconds all of it takes, after so many seconds.
+fn handled(clusters: &[&str], after: i64) -> (Vec<String>, i64) {
+    let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
+    world.clock.advance(SignedDuration::from_secs(after));
+    let timed = TimedWorld { world, waits: Mutex::default() };
+    let (began, handler) = (timed.now(), Slow { ended: Mutex::default() });
+    let messages: Vec<Message> = clusters.iter().map(|cluster| wake(cluster, 1)).collect();
+    assert_eq!(timed.run(handle_batch(&handler, &Shares::default(), &timed, &messages)), []);
+    (handler.ended.into_inner().unwrap(), timed.now().duration_since(began).as_secs())
+}
+
+#[test]
+fn a_slow_cluster_goes_on_after_the_others() {
+    for after in 0..3 {
+        let (order, seconds) = handled(&["a-40", "b-1", "c-1"], after);
+        assert_eq!(order.last().unwrap(), "a-40");
+        // It begins anew, so its first seconds are lost, where others waited.
+        assert!(seconds <= 5 + 2 + 40, "{seconds}");
+    }
+    assert_eq!(handled(&["a-40"], 0), (vec!["a-40".to_owned()], 40));
+}
+
+#[test]
+fn each_second_begins_with_another_cluster() {
+    let first = |after| handled(&["a-1", "b-1", "c-1"], after).0[0].clone();
+    assert_eq!([0, 1, 2].map(first).into_iter().collect::<BTreeSet<_>>().len(), 3);
+    assert_eq!(first(0), first(3));
 }

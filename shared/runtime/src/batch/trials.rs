@@ -35,10 +35,8 @@ impl Trials {
         function: FunctionName,
         scopes: impl Iterator<Item = &'a WakeScope>,
     ) -> Self {
-        let clusters = scopes.filter_map(|scope| match scope {
-            WakeScope::Region => None,
-            WakeScope::Cluster(cluster) => Some((keys::trial(cluster, function), cluster.clone())),
-        });
+        let clusters = scopes.filter_map(WakeScope::cluster);
+        let clusters = clusters.map(|cluster| (keys::trial(cluster, function), cluster.clone()));
         let clusters: BTreeMap<Key, ClusterName> = clusters.take(limits::BATCH_KEYS).collect();
         let (mut trials, now) = (Self { function, of: BTreeMap::new() }, ports.now());
         let asked: Vec<Key> = clusters.keys().cloned().collect();
@@ -82,10 +80,7 @@ impl Trials {
     }
 
     async fn write<P: Ports>(&mut self, ports: &P, scope: &WakeScope, trial: Trial) {
-        let cluster = match scope {
-            WakeScope::Region => return,
-            WakeScope::Cluster(cluster) => cluster,
-        };
+        let Some(cluster) = scope.cluster() else { return };
         let write: Write = put(keys::trial(cluster, self.function), &trial);
         // It is only a hint, so a failed write is ignored.
         let _ = ports.table().commit(&content_commit(Vec::new(), vec![write])).await;
@@ -93,9 +88,6 @@ impl Trials {
     }
 
     fn trial(&self, scope: &WakeScope) -> Option<&Trial> {
-        match scope {
-            WakeScope::Region => None,
-            WakeScope::Cluster(cluster) => self.of.get(cluster),
-        }
+        self.of.get(scope.cluster()?)
     }
 }

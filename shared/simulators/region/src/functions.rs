@@ -12,20 +12,23 @@ use tenon_interruption::Interruption;
 use tenon_lifecycle::Lifecycle;
 use tenon_node_classes::NodeClasses;
 use tenon_provisioner::Provisioner;
-use tenon_runtime::batch::{Message, MessageFailure, handle_batch};
+use tenon_runtime::batch::{Message, MessageFailure, Shares, handle_batch};
 
 use crate::ports::LocalPorts;
+
+/// A function and the shares of its process's time.
+type Warm<F> = (Arc<F>, Arc<Shares>);
 
 /// All functions.
 #[derive(Clone, Default)]
 pub struct Functions {
-    catalog: Arc<CatalogFunction>,
-    images: Arc<Images>,
-    node_classes: Arc<NodeClasses>,
-    provisioner: Arc<Provisioner>,
-    lifecycle: Arc<Lifecycle>,
-    interruption: Arc<Interruption>,
-    disruption: Arc<Disruption>,
+    catalog: Warm<CatalogFunction>,
+    images: Warm<Images>,
+    node_classes: Warm<NodeClasses>,
+    provisioner: Warm<Provisioner>,
+    lifecycle: Warm<Lifecycle>,
+    interruption: Warm<Interruption>,
+    disruption: Warm<Disruption>,
 }
 
 /// A running invocation.
@@ -37,8 +40,8 @@ impl Functions {
     pub fn invoke(&self, function: FunctionName, ports: LocalPorts, batch: Vec<Message>) -> Invocation {
         macro_rules! run {
             ($handler:ident) => {{
-                let handler = Arc::clone(&self.$handler);
-                Box::pin(async move { handle_batch(handler.as_ref(), &ports, &batch).await })
+                let (handler, shares) = self.$handler.clone();
+                Box::pin(async move { handle_batch(handler.as_ref(), &shares, &ports, &batch).await })
             }};
         }
         match function {

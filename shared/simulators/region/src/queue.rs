@@ -197,6 +197,7 @@ mod tests {
             max_receive_count: 3,
             batch_size: 2,
             batch_window: SignedDuration::from_secs(1),
+            at_once: 10,
             memory_mb: 128,
         })
     }

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use jiff::Timestamp;
+use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use tenon_domain::id::ClusterName;
 use tenon_domain::wake::FunctionName;
 
@@ -48,8 +48,10 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Puts something on the agenda.
+    /// Puts something on the agenda, at the next whole millisecond: the clock reaches no other time.
     pub fn at(&mut self, at: Timestamp, due: TimelineEvent) {
+        let at =
+            at.round(TimestampRound::new().smallest(Unit::Millisecond).mode(RoundMode::Ceil)).unwrap_or(at);
         self.next += 1;
         self.heap.push(Reverse((at, due, self.next)));
     }
@@ -72,6 +74,13 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_due_within_a_millisecond_comes_with_the_next_one() {
+        let mut timeline = Timeline::default();
+        timeline.at(Timestamp::from_microsecond(1_500).unwrap(), TimelineEvent::World);
+        assert_eq!(timeline.next_at(), Some(Timestamp::from_millisecond(2).unwrap()));
+    }
 
     #[test]
     fn equal_times_are_worked_off_in_the_documented_order() {

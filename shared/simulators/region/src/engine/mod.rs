@@ -293,17 +293,28 @@ impl SimulatedRegion {
     }
 
     fn poll_queue(&mut self, function: FunctionName, now: Timestamp) {
+        let running = self.running(function);
         let Some(queue) = self.queues.get_mut(&function) else { return };
-        let batch = if queue.poll(now) { queue.receive(now) } else { Vec::new() };
-        // Remaining and failed messages become visible again.
-        let soonest = now.checked_add(SignedDuration::from_millis(1)).unwrap_or(now);
-        if let Some(at) = queue.arrange_poll(soonest) {
-            self.timeline.at(at, TimelineEvent::Poll(function));
+        let due = queue.poll(now);
+        if running >= queue.spec().at_once {
+            // The end of an invocation polls again.
+            return;
         }
+        let batch = if due { queue.receive(now) } else { Vec::new() };
+        self.poll_again(function, now);
         if batch.is_empty() {
             return;
         }
         self.invoke(function, batch);
+    }
+
+    /// Remaining and failed messages become visible again.
+    fn poll_again(&mut self, function: FunctionName, now: Timestamp) {
+        let soonest = now.checked_add(SignedDuration::from_millis(1)).unwrap_or(now);
+        let poll = self.queues.get_mut(&function).and_then(|queue| queue.arrange_poll(soonest));
+        if let Some(at) = poll {
+            self.timeline.at(at, TimelineEvent::Poll(function));
+        }
     }
 
     /// Puts an event on our bus.

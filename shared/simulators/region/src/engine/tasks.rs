@@ -121,13 +121,16 @@ impl SimulatedRegion {
     }
 
     fn bury(&mut self, run: TaskRun) {
-        if let TaskRun::Agent { cluster, .. } = run
-            && let Some(site) = self.sites.get_mut(&cluster)
-        {
-            let at = site.agent_crashed(self.clock.now());
-            self.timeline.at(at, TimelineEvent::Agent(cluster));
+        let now = self.clock.now();
+        match run {
+            TaskRun::Agent { cluster, .. } => {
+                let Some(site) = self.sites.get_mut(&cluster) else { return };
+                let at = site.agent_crashed(now);
+                self.timeline.at(at, TimelineEvent::Agent(cluster));
+            }
+            // Its messages become visible again when their time is up.
+            TaskRun::Invocation { function, .. } => self.poll_again(function, now),
         }
-        // An invocation's messages become visible again when their time is up.
     }
 
     fn finish_invocation(&mut self, function: FunctionName, batch: &[String], failures: Vec<MessageFailure>) {
@@ -141,6 +144,16 @@ impl SimulatedRegion {
         if let Some(queue) = self.queues.get_mut(&function) {
             queue.finish(batch, &failed);
         }
+        self.poll_again(function, at);
+    }
+
+    /// How many invocations of a function there are.
+    pub(super) fn running(&self, function: FunctionName) -> usize {
+        let is_of = |task: &&Task| match &task.run {
+            TaskRun::Invocation { function: of, .. } => *of == function,
+            TaskRun::Agent { .. } => false,
+        };
+        self.tasks.values().filter(is_of).count()
     }
 
     fn finish_agent(&mut self, cluster: &ClusterName, ended: AgentEnded) {

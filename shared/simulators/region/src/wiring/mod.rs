@@ -31,6 +31,8 @@ pub struct QueueSpec {
     pub batch_size: usize,
     /// How long a queue waits to fill a batch.
     pub batch_window: SignedDuration,
+    /// The most invocations at once.
+    pub at_once: usize,
     /// The function's memory, by which its time is billed.
     pub memory_mb: u64,
 }

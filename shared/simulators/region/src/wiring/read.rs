@@ -186,11 +186,15 @@ fn read_function(
         .and_then(Value::as_u64)
         .and_then(|n| u32::try_from(n).ok())
         .ok_or_else(|| wrong(&queue_name, "RedrivePolicy.maxReceiveCount", "isn't a number"))?;
-    let batch_size = source
-        .get("BatchSize")
-        .and_then(Value::as_u64)
-        .and_then(|n| usize::try_from(n).ok())
-        .ok_or_else(|| wrong(name, "Events.Queue.BatchSize", "isn't a number"))?;
+    let number = |pointer: &str, field: &'static str| {
+        let number = source.pointer(pointer).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+        number.ok_or_else(|| wrong(name, field, "isn't a number"))
+    };
+    let batch_size = number("/BatchSize", "Events.Queue.BatchSize")?;
+    let at_once = match source.get("ScalingConfig") {
+        None => usize::MAX,
+        Some(_) => number("/ScalingConfig/MaximumConcurrency", "Events.Queue.ScalingConfig")?,
+    };
     let batch_window = match source.get("MaximumBatchingWindowInSeconds") {
         None => SignedDuration::ZERO,
         window => seconds(name, "Events.Queue.MaximumBatchingWindowInSeconds", window)?,
@@ -200,8 +204,15 @@ fn read_function(
         .get("MemorySize")
         .and_then(Value::as_u64)
         .ok_or_else(|| wrong(name, "MemorySize", "isn't a number"))?;
-    let spec =
-        QueueSpec { function, visibility_timeout, max_receive_count, batch_size, batch_window, memory_mb };
+    let spec = QueueSpec {
+        function,
+        visibility_timeout,
+        max_receive_count,
+        batch_size,
+        batch_window,
+        at_once,
+        memory_mb,
+    };
     Ok((function, spec))
 }
 
@@ -288,7 +299,7 @@ mod tests {
         assert_eq!(wiring.queues.len(), FunctionName::ALL.len());
         let lifecycle = &wiring.queues[&FunctionName::Lifecycle];
         assert_eq!(lifecycle.batch_window, SignedDuration::from_secs(1));
-        assert_eq!(lifecycle.max_receive_count, 5);
+        assert_eq!((lifecycle.max_receive_count, lifecycle.at_once), (5, 10));
         assert_eq!(wiring.queues[&FunctionName::Provisioner].batch_window, SignedDuration::ZERO);
         assert_eq!(wiring.queues[&FunctionName::Interruption].batch_window, SignedDuration::ZERO);
         assert_eq!(wiring.queues[&FunctionName::Images].batch_window, SignedDuration::ZERO);
