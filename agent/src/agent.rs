@@ -3,11 +3,13 @@
 //! Decides the order of writes. Its memory only saves work: a new agent finds the same in the table and in the
 //! cluster.
 
+mod account;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::id::{ClaimName, ClusterName, Uid};
+use tenon_domain::id::{ClusterName, Uid};
 use tenon_domain::snapshot::{ActionReport, Unreadable};
 use tenon_domain::wake::NOTICE;
 use tenon_snapshot::note::ToldNotes;
@@ -19,7 +21,9 @@ use tenon_snapshot::{ActionKind, Kind, Kube, KubeError, NodeAction, Note, Object
 use tenon_table::{Consistency, Table, TableError};
 
 use crate::bell::{Bell, Ring, is_of_pods};
-use crate::converge::{OperationOutcome, execute_op, note_of_op, observe_holds, observe_view, read_actions};
+use crate::converge::{
+    PodEviction, eviction_of_op, execute_op, note_of_op, observe_holds, observe_view, read_actions,
+};
 use crate::decided::Decided;
 use crate::deleted::{Owners, Tainted, find_deleted, taint_deleted};
 use crate::drain::RefusedEvictions;
@@ -28,7 +32,7 @@ use crate::faces::{execute_face, list, observe_shown, plan_faces};
 use crate::freed::FreedNodes;
 use crate::generation::{ClusterGenerations, Memory, lease_key};
 use crate::hold::{CountingLaunches, ReplacementStage, holds};
-use crate::nominate::{WaitingByNode, waiting_pods};
+use crate::nominate::{OpeningNodes, PlannedPods};
 use crate::plan::plan_convergence;
 use crate::volumes::Detaching;
 
@@ -60,11 +64,12 @@ pub struct Agent<K, T, B> {
     reports: Vec<ActionReport>,
     unheard: Option<Ring>,
     held: BTreeSet<ChunkKind>,
-    nominated: BTreeSet<ClaimName>,
+    opening: OpeningNodes,
     counting: CountingLaunches,
     own_pod: Option<ObjectKey>,
     pods_left: FreedNodes,
     drained: BTreeSet<String>,
+    evictions: Vec<PodEviction>,
     decided: Decided,
     told: ToldNotes,
     sent: SentNews,
@@ -159,11 +164,12 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             reports: Vec::new(),
             unheard: None,
             held: BTreeSet::new(),
-            nominated: BTreeSet::new(),
+            opening: OpeningNodes::default(),
             counting: CountingLaunches::default(),
             own_pod: None,
             pods_left: FreedNodes::default(),
             drained: BTreeSet::new(),
+            evictions: Vec::new(),
             decided: Decided::default(),
             told: ToldNotes::default(),
             sent: SentNews::default(),
@@ -176,12 +182,6 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
     pub fn running_as(mut self, pod: ObjectKey) -> Self {
         self.own_pod = Some(pod);
         self
-    }
-
-    /// The API server, as the agent sees it.
-    #[must_use]
-    pub fn kube(&self) -> Arc<K> {
-        Arc::clone(&self.kube)
     }
 
     /// Observes the cluster, writes changes, and rings. While no pod is pending, changes of bound pods are written
@@ -353,6 +353,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         self.decided = std::mem::take(&mut self.decided).read(&self.table, &self.cluster).await?;
         let replacements = Arc::new(self.replacements(&actions, now).await?);
         self.drained = actions.iter().filter(|action| drains(action)).map(|a| a.claim.to_string()).collect();
+        self.evictions.clear();
         let mut operations = 0;
         let latest = now.saturating_add(ACTIONS_EVERY).unwrap_or(Timestamp::MAX);
         let mut next = Some(latest);
@@ -364,10 +365,12 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             view.detaching.clone_from(&self.detaching);
             let known = (actions.as_slice(), &replacements);
             view.holds = observe_holds(&*self.kube, &view, known, self.own_pod.as_ref()).await?;
+            let planned = PlannedPods { kube: &*self.kube, table: &self.table, cluster: &self.cluster };
+            view.kept_closed = self.opening.kept_closed(&planned, &view, &actions, now).await;
             let convergence = plan_convergence(&view, &actions, now);
             self.reports = convergence.reports;
             next = convergence.next;
-            let mut waiting = self.waiting_pods(convergence.opening, &mut unwritten).await;
+            let mut waiting = self.opening.nominations(&planned, convergence.opening, &mut unwritten).await;
             let mut progressed = false;
             for op in &convergence.ops {
                 if let Some((node, pods)) = op.node().and_then(|node| waiting.remove_entry(node)) {
@@ -375,7 +378,8 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
                 }
                 let outcome = execute_op(&*self.kube, op, &mut self.refused, now).await?;
                 operations += 1;
-                progressed |= outcome == OperationOutcome::Done;
+                progressed |= outcome.progresses();
+                self.evictions.extend(eviction_of_op(op, outcome));
                 self.tell(note_of_op(op, outcome), now).await;
             }
             for (node, pods) in waiting {
@@ -406,30 +410,6 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         // A warning is at most [`NOTICE`] old, and a claim that was ready before it counts no pod of the Node.
         let since = first.saturating_sub(NOTICE).unwrap_or(now);
         Ok(self.counting.stages(&self.table, &self.cluster, &self.decided, since).await?)
-    }
-
-    /// The pods to nominate for Nodes that begin to take pods. Each claim's are nominated once, directly before its own
-    /// Node opens: kube-scheduler forgets a nomination when an attempt to place the pod fails, and each Node that opens
-    /// makes it try. Without the launch in the table no pod is nominated, and the Node opens anyway.
-    async fn waiting_pods(
-        &mut self,
-        opening: BTreeMap<ClaimName, String>,
-        unwritten: &mut Vec<KubeError>,
-    ) -> WaitingByNode {
-        let open: BTreeSet<ClaimName> = opening.keys().cloned().collect();
-        let new = opening.into_iter().filter(|(claim, _)| !self.nominated.contains(claim)).collect();
-        match waiting_pods(&*self.kube, &self.table, &self.cluster, &new).await {
-            Ok(Ok(waiting)) => {
-                self.nominated = open;
-                waiting
-            }
-            Ok(Err(error)) => {
-                self.nominated = open;
-                unwritten.push(error);
-                WaitingByNode::new()
-            }
-            Err(_) => WaitingByNode::new(),
-        }
     }
 
     /// Shows the functions' decisions in Kubernetes. A failed write doesn't stop the others.

@@ -13,6 +13,7 @@ use tenon_table::Table;
 use tokio::sync::watch;
 
 use super::aws::{Doorbell, Heard};
+use super::karpenter::ConvergedClaims;
 use super::logging::chain;
 use super::metrics::{Metrics, StepLabels};
 use crate::agent::{Agent, Reported};
@@ -52,7 +53,9 @@ pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
             let started = Instant::now();
             let step = run_step(agent, work, Timestamp::now);
             let step = beside(step, taint_meanwhile(&*kube, changes.clone()));
-            if let Ok(ended) = tokio::time::timeout(STEP_TIMEOUT, step).await {
+            let ended = tokio::time::timeout(STEP_TIMEOUT, step).await.ok();
+            count(agent, ended.as_ref(), metrics).await;
+            if let Some(ended) = ended {
                 tell(metrics, &ended, started.elapsed());
                 due = pace.end(&ended, Timestamp::now());
             } else {
@@ -83,8 +86,8 @@ pub(super) async fn drive<K: Kube, T: Table, B: Bell>(
     }
 }
 
-/// Runs a step beside an endless future.
-async fn beside<S>(step: impl Future<Output = S>, guard: impl Future<Output = Infallible>) -> S {
+/// Runs a step, or the loop, beside an endless future.
+pub(super) async fn beside<S>(step: impl Future<Output = S>, guard: impl Future<Output = Infallible>) -> S {
     tokio::select! {
         ended = step => ended,
         never = guard => match never {},
@@ -118,6 +121,26 @@ async fn listen(doorbell: &Doorbell) {
             }
         }
     }
+}
+
+/// Counts what a step did, for Karpenter's metrics.
+async fn count<K: Kube, T: Table, B: Bell>(
+    agent: &mut Agent<K, T, B>,
+    ended: Option<&StepEnded>,
+    metrics: &Metrics,
+) {
+    let evictions = agent.take_evictions();
+    let claims = &agent.decided().claims;
+    metrics.karpenter.observe_evictions(&evictions, claims);
+    let Some(converged) = ended.and_then(|ended| ended.converged.as_ref()) else { return };
+    let commands = metrics.karpenter.unknown_commands(claims);
+    // Without an answer, these replacements are counted after the next step.
+    let reasons = agent.command_reasons(&commands).await.unwrap_or_default();
+    metrics.karpenter.observe_claims(ConvergedClaims {
+        claims,
+        reasons: &reasons,
+        reports: &converged.reports,
+    });
 }
 
 fn tell(metrics: &Metrics, ended: &StepEnded, took: Duration) {

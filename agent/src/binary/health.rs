@@ -14,6 +14,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use super::exposition;
 use super::metrics::Metrics;
 
 /// A main loop without a turn for this long hangs. The longest step takes a minute.
@@ -29,7 +30,7 @@ pub(super) async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> io::Res
     let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(|| async { "ok" }))
-        .route("/metrics", get(exposition))
+        .route("/metrics", get(scrape))
         .with_state(metrics);
     Ok(tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {
@@ -46,8 +47,9 @@ async fn healthz(State(metrics): State<Arc<Metrics>>) -> (StatusCode, String) {
     (StatusCode::OK, "ok".to_owned())
 }
 
-async fn exposition(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], metrics.text())
+async fn scrape(State(metrics): State<Arc<Metrics>>) -> impl IntoResponse {
+    let form = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, form)], exposition::body(metrics).await)
 }
 
 #[cfg(test)]

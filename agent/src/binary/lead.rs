@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use jiff::Timestamp;
 use tenon_kube::lease::{EVERY, Election, Leadership};
 use tenon_kube::{Client, KubeClient, Listing, listing_of};
 use tenon_snapshot::{Kind, ObjectKey};
@@ -14,7 +15,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use super::aws::Aws;
 use super::configuration::AgentConfiguration;
-use super::drive::drive;
+use super::drive::{beside, drive};
+use super::karpenter::follow;
 use super::logging::chain;
 use super::metrics::Metrics;
 use crate::agent::Agent;
@@ -42,9 +44,11 @@ pub(super) async fn campaign(
         if let Leadership::Leads(until) = stand(&mut election).await {
             tracing::info!(pod = configuration.pod, "leads");
             metrics.leader.set(1);
+            metrics.karpenter.begin(Timestamp::now());
             let leader = Leader { configuration, kube, aws, metrics, stopped: stopped.clone() };
             leader.lead(&mut election, until).await;
             metrics.leader.set(0);
+            metrics.karpenter.end();
             tracing::info!(pod = configuration.pod, "no longer leads");
         }
     }
@@ -97,7 +101,9 @@ impl Leader<'_> {
             let own = ObjectKey::new(Kind::Pod, &configuration.namespace, &configuration.pod);
             let agent = Agent::new(configuration.cluster.clone(), watched, table, bell);
             let mut agent = agent.running_as(own);
-            drive(&mut agent, changes, &aws.doorbell, metrics, stopped).await;
+            let kube = agent.kube();
+            let looks = follow(&*kube, changes.clone(), &metrics.karpenter);
+            beside(drive(&mut agent, changes, &aws.doorbell, metrics, stopped), looks).await;
         };
         tokio::select! {
             // In this order: a process that stood still finds first that its lease is over, and then does nothing more.

@@ -1,17 +1,21 @@
 //! The agent's metrics for Prometheus.
 //!
-//! Decides the names; docs/agent.md lists them.
+//! Decides the names of the agent's own; docs/metrics.md lists them. Karpenter's are in [`super::karpenter`].
 
+use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use super::exposition::Scrapes;
+use super::karpenter::KarpenterMetrics;
 
 /// Seconds that steps take: from an unchanged world to a first list of a large one.
 const STEP_SECONDS: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0];
@@ -43,6 +47,10 @@ pub(super) struct Metrics {
     pub(super) reported_at: Gauge<f64, AtomicU64>,
     /// Rings heard.
     pub(super) rings: Counter,
+    /// Karpenter's.
+    pub(super) karpenter: KarpenterMetrics,
+    /// Who may scrape.
+    pub(super) scrapes: Scrapes,
     /// The time of the main loop's last turn in seconds since 1970, for `/healthz`.
     turned_at: AtomicI64,
 }
@@ -73,6 +81,8 @@ impl Default for Metrics {
             actions,
             reported_at,
             rings,
+            karpenter: KarpenterMetrics::default(),
+            scrapes: Scrapes::default(),
             turned_at,
         }
     }
@@ -95,11 +105,16 @@ impl Metrics {
         Timestamp::now().as_second() - self.turned_at.load(Ordering::Relaxed)
     }
 
-    /// The exposition format.
-    pub(super) fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string doesn't fail.
-        let _written = encode(&mut text, &self.registry);
-        text
+    /// Writes all of them in the exposition format. The writer may wait for a slow reader: meanwhile nothing is locked,
+    /// or the main loop would wait too.
+    ///
+    /// # Errors Those of the writer.
+    pub(super) fn write(&self, writer: &mut impl fmt::Write, now: Timestamp) -> fmt::Result {
+        let mut counted = String::new();
+        encode_registry(&mut counted, &self.registry)?;
+        self.karpenter.write_counted(&mut counted, now)?;
+        writer.write_str(&counted)?;
+        self.karpenter.write_cluster(writer, now)?;
+        encode_eof(writer)
     }
 }

@@ -9,7 +9,9 @@
 mod aws;
 mod configuration;
 mod drive;
+mod exposition;
 mod health;
+mod karpenter;
 mod lead;
 pub mod logging;
 mod metrics;
