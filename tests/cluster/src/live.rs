@@ -1,6 +1,6 @@
 //! A region on this machine with the real cluster, for tests: one at a time, in real time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
@@ -16,6 +16,7 @@ use tenon_region::scenario::{ClusterForm, ImageForm, Scenario, SetupOptions, add
 use tenon_region::{live::AgentHold, live::ClusterTelling, live::LiveCluster, live::LiveWorld};
 use tenon_twin::{Delays, Span};
 use tokio::runtime::Runtime;
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::cluster::Cluster;
 
@@ -48,11 +49,16 @@ const TURN: Duration = Duration::from_millis(50);
 /// The cluster's name in the registry.
 const NAME: &str = "demo";
 /// Two regions would make Nodes for the same pods.
-static ONE: Mutex<()> = Mutex::new(());
+static ONE: Mutex<()> = Mutex::const_new(());
 
-/// The right to the test cluster, as long as it is held.
+/// The right to the test cluster's Nodes and objects, as long as it is held.
 pub(crate) fn one() -> MutexGuard<'static, ()> {
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+    ONE.blocking_lock()
+}
+
+/// The same for a test with a runtime of its own.
+pub async fn alone() -> MutexGuard<'static, ()> {
+    ONE.lock().await
 }
 
 /// A region with a real cluster.
@@ -198,6 +204,17 @@ impl Live {
         self.runtime.block_on(Moment::of(&self.admin, &self.namespace))
     }
 
+    /// All objects of a kind.
+    #[must_use]
+    pub fn all(&self, version: &str, kind: &str) -> Vec<DynamicObject> {
+        self.runtime.block_on(self.admin.all(version, kind))
+    }
+
+    /// Makes the volumes for which kube-scheduler has chosen a Node.
+    pub fn make_volumes(&self) {
+        self.runtime.block_on(self.admin.make_volumes());
+    }
+
     /// How many replicas of the namespace's Deployments are Ready.
     #[must_use]
     pub fn ready_replicas(&self) -> usize {
@@ -280,14 +297,20 @@ pub(crate) fn summary(moment: &Moment) -> Value {
     json!({"nodes": nodes, "pods": pods})
 }
 
-/// Deletes the remains of an earlier test: its pods and their controllers, pools, classes, claims and Nodes, and the
-/// agent's record of the old table.
-pub(crate) async fn clear(admin: &Cluster) {
+/// Deletes the remains of an earlier test: its pods and their controllers, volumes, pools, classes, claims and Nodes, and
+/// the agent's record of the old table.
+pub async fn clear(admin: &Cluster) {
     for (version, kind) in [
         ("apps/v1", "Deployment"),
+        ("apps/v1", "StatefulSet"),
         ("apps/v1", "ReplicaSet"),
         ("policy/v1", "PodDisruptionBudget"),
         ("v1", "Pod"),
+        ("storage.k8s.io/v1", "VolumeAttachment"),
+        ("v1", "PersistentVolumeClaim"),
+        ("v1", "PersistentVolume"),
+        ("storage.k8s.io/v1", "StorageClass"),
+        ("storage.k8s.io/v1", "CSINode"),
         ("karpenter.sh/v1", "NodePool"),
         ("karpenter.sh/v1", "NodeClaim"),
         ("karpenter.k8s.aws/v1", "EC2NodeClass"),

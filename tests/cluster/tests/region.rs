@@ -5,10 +5,11 @@
 
 #![expect(clippy::expect_used, reason = "tests fail by them")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::DynamicObject;
 use serde_json::Value;
 use tenon_cluster_tests::{CLASS, Live, Local, Moment};
 use tenon_ec2::port::{Instance, TargetCapacityType};
@@ -317,6 +318,92 @@ fn half_empty_nodes_are_merged_unless_a_budget_of_pods_forbids_it_and_an_edited_
 
     live.apply(&web("2").replace("replicas: 3", "replicas: 0"));
     live.until("empty nodes are gone", ROLL, |live| live.running().is_empty());
+}
+
+/// A StatefulSet with a volume a pod, each in a zone of its own.
+const DATABASE: &str = "
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: zonal}
+provisioner: ebs.csi.aws.com
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: database, namespace: NAMESPACE}
+spec:
+  serviceName: database
+  replicas: 3
+  podManagementPolicy: Parallel
+  selector: {matchLabels: {app: database}}
+  template:
+    metadata: {labels: {app: database}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      tolerations: [{key: example.com/web, operator: Exists}]
+      topologySpreadConstraints:
+        - topologyKey: topology.kubernetes.io/zone
+          maxSkew: 1
+          minDomains: 3
+          whenUnsatisfiable: DoNotSchedule
+          labelSelector: {matchLabels: {app: database}}
+      containers:
+        - {name: database, image: database, resources: {requests: {cpu: 800m, memory: 1Gi}},
+           volumeMounts: [{name: data, mountPath: /data}]}
+  volumeClaimTemplates:
+    - metadata: {name: data}
+      spec: {accessModes: [ReadWriteOnce], storageClassName: zonal, resources: {requests: {storage: 1Gi}}}
+";
+const DATABASES: usize = 3;
+
+/// The zone of each pod's node.
+fn zones(moment: &Moment) -> BTreeMap<String, String> {
+    let zone = |pod: &Pod| {
+        let on = pod.spec.as_ref()?.node_name.as_ref()?;
+        let node = moment.nodes.iter().find(|node| node.metadata.name.as_ref() == Some(on))?;
+        Some((pod.metadata.name.clone()?, label(node, "topology.kubernetes.io/zone")?.to_owned()))
+    };
+    moment.pods.iter().filter_map(zone).collect()
+}
+
+/// The zone of each volume, by the pod that its claim is named after.
+fn zones_of_volumes(live: &Live) -> BTreeMap<String, String> {
+    let zone = |volume: &DynamicObject| {
+        let text = |pointer: &str| volume.data.pointer(pointer)?.as_str().map(str::to_owned);
+        let expression = "/spec/nodeAffinity/required/nodeSelectorTerms/0/matchExpressions/0";
+        let claim = text("/spec/claimRef/name")?;
+        Some((claim.strip_prefix("data-")?.to_owned(), text(&format!("{expression}/values/0"))?))
+    };
+    live.all("v1", "PersistentVolume").iter().filter_map(zone).collect()
+}
+
+#[test]
+#[ignore = "needs tests/servers/control-plane"]
+fn pods_of_a_stateful_set_come_back_in_the_zones_of_their_volumes() {
+    let mut live = Live::start("volumes");
+    live.apply(CLASS);
+    live.apply(POOL);
+    live.apply(DATABASE);
+    let all_run = |live: &Live| {
+        live.make_volumes();
+        live.look().ready_pods().count() == DATABASES
+    };
+    live.until("pods run with the volumes that were made for them", SOON, all_run);
+    let before = zones(&live.look());
+    let distinct: BTreeSet<&String> = before.values().collect();
+    assert_eq!((before.len(), distinct.len()), (DATABASES, DATABASES), "{before:?}");
+    assert_eq!(zones_of_volumes(&live), before);
+
+    let nodes = live.look().node_names();
+    for instance in live.running() {
+        live.region.twin().interrupt_spot(&instance.id).expect("EC2 takes it back");
+    }
+    live.until("the interrupted nodes are gone and the pods run on others", ROLL, |live| {
+        let names = live.look().node_names();
+        nodes.iter().all(|node| !names.contains(node)) && all_run(live)
+    });
+    assert_eq!(zones(&live.look()), before);
+    assert_eq!(zones_of_volumes(&live), before, "no volume is made again");
 }
 
 #[test]

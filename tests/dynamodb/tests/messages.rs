@@ -32,7 +32,7 @@ use tenon_harness::{EPOCH, FunctionWorld, Over, WorldConfig};
 use tenon_interruption::Interruption;
 use tenon_lifecycle::Lifecycle;
 use tenon_runtime::Handler;
-use tenon_runtime::batch::{Message, handle_batch};
+use tenon_runtime::batch::{Message, Shares, handle_batch};
 use tenon_table::items::{InstanceOwner, from_item, keys, put};
 use tenon_table::{Consistency, Table, content_commit};
 use tenon_twin::NewImage;
@@ -144,12 +144,12 @@ async fn handled<H: Handler>(
     messages: Vec<Message>,
     batch: usize,
 ) -> (Duration, usize) {
-    let (begun, back) = (Instant::now(), Cell::new(0));
+    let (begun, back, shares) = (Instant::now(), Cell::new(0), Shares::default());
     let mut left = messages;
     while !left.is_empty() {
         let batches = futures::stream::iter(left.chunks(batch));
         let failures =
-            batches.map(|batch| handle_batch(function, ports, batch)).buffer_unordered(INVOCATIONS);
+            batches.map(|batch| handle_batch(function, &shares, ports, batch)).buffer_unordered(INVOCATIONS);
         let failed: Vec<String> =
             failures.flat_map(futures::stream::iter).map(|failure| failure.message_id).collect().await;
         back.set(back.get() + failed.len());

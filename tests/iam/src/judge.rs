@@ -55,6 +55,13 @@ impl Policy {
         self.allows_to(Principal::Service(PrincipalId::String(service.to_owned())), request)
     }
 
+    /// The same for the bearer of a token of an identity provider, by a role's trust.
+    ///
+    /// # Errors A malformed ARN or statement.
+    pub fn allows_federated(&self, provider: &str, request: &Request) -> Result<bool, String> {
+        self.allows_to(Principal::Federated(PrincipalId::String(provider.to_owned())), request)
+    }
+
     fn allows_to(&self, principal: Principal, request: &Request) -> Result<bool, String> {
         if !reference::fits(&request.action, &request.resource) {
             return Ok(false);

@@ -99,16 +99,18 @@ fn scheduled(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
     Ok(asked)
 }
 
-/// The queues of rules, and their dead letters.
+/// What rules send to their queues, and to those of their dead letters.
 ///
 /// # Errors An expression of the stack that can't be evaluated.
 pub fn delivered(stack: &Stack) -> Result<Vec<Request>, String> {
     let mut asked = Vec::new();
-    for (_, rule) in stack.of_kind("AWS::Events::Rule")? {
+    for (name, rule) in stack.of_kind("AWS::Events::Rule")? {
+        let of = stack.attribute(&format!("{name}.Arn"))?;
         for target in crate::stack::list(rule.get("Targets")) {
             let arns = [target.pointer("/Arn"), target.pointer("/DeadLetterConfig/Arn")];
             let arns = arns.into_iter().flatten().filter_map(Value::as_str);
-            asked.extend(arns.map(|arn| Request::new("sqs:SendMessage", arn)));
+            let sent = |arn| Request::new("sqs:SendMessage", arn).with("aws:SourceArn", [of.clone()]);
+            asked.extend(arns.map(sent));
         }
     }
     Ok(asked)

@@ -50,12 +50,22 @@ pub fn fits(action: &str, resource: &str) -> bool {
 }
 
 /// Keys that AWS gives with every request of its services.
-const GLOBAL: [&str; 1] = ["aws:SourceAccount"];
+const GLOBAL: [&str; 2] = ["aws:SourceAccount", "aws:SourceArn"];
+
+/// Claims of a token, as keys behind the issuer's name. The reference lists well-known issuers only; IAM's user guide,
+/// "Available keys for AWS OIDC federation", has these for every issuer.
+const CLAIMS: [&str; 2] = ["aud", "sub"];
+
+fn is_claim(action: &str, key: &str) -> bool {
+    action == "sts:AssumeRoleWithWebIdentity"
+        && key.rsplit_once(':').is_some_and(|(_, claim)| CLAIMS.contains(&claim))
+}
 
 /// Whether AWS gives the key with the action on that resource. With one that isn't known here it gives all.
 #[must_use]
 pub fn gives(action: &str, resource: &str, key: &str) -> bool {
     GLOBAL.contains(&key)
+        || is_claim(action, key)
         || REFERENCE.actions.get(action).is_none_or(|known| {
             known.keys.iter().chain(of_resource(known, resource).flatten()).any(|given| is_key(given, key))
         })
@@ -119,6 +129,10 @@ mod tests {
             "arn:aws:dynamodb:us-east-1:111122223333:table/t",
             "dynamodb:leadingkeys"
         ));
+        let role = "arn:aws:iam::111122223333:role/one";
+        assert!(gives("sts:AssumeRoleWithWebIdentity", role, "oidc.example.com/id/A:sub"));
+        assert!(!gives("sts:AssumeRoleWithWebIdentity", role, "oidc.example.com/id/A:email"));
+        assert!(!gives("sts:AssumeRole", role, "oidc.example.com/id/A:sub"));
         assert!(fits("ec2:DescribeImages", "*") && !fits("ec2:DescribeImages", instance));
         assert!(!fits("ec2:CreateFleet", "arn:aws:ec2:us-east-1:111122223333:security-group/sg-1"));
     }

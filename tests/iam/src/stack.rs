@@ -79,7 +79,14 @@ fn role(properties: &Value, serves: Serves) -> Result<Role, String> {
     if properties.get("ManagedPolicyArns").is_some() {
         return Err("a managed policy: write its statements out, so that they are judged".to_owned());
     }
-    Ok(Role { serves, trust: statements(properties.get("AssumeRolePolicyDocument")), statements: all })
+    Ok(Role { serves, trust: trust(properties.get("AssumeRolePolicyDocument"))?, statements: all })
+}
+
+/// The statements of a trust policy, which is a JSON text where its keys are computed.
+fn trust(document: Option<&Value>) -> Result<Vec<Value>, String> {
+    let Some(text) = document.and_then(Value::as_str) else { return Ok(statements(document)) };
+    let read: Value = serde_json::from_str(text).map_err(|error| format!("a trust policy: {error}"))?;
+    Ok(statements(Some(&read)))
 }
 
 /// A document's statements.
@@ -233,9 +240,9 @@ impl Stack {
         Ok((kind, resource.get("Properties").unwrap_or(&Value::Null)))
     }
 
-    fn attribute(&self, path: &str) -> Result<String, String> {
+    pub(crate) fn attribute(&self, path: &str) -> Result<String, String> {
         let (name, attribute) = path.split_once('.').ok_or_else(|| format!("`Fn::GetAtt` of `{path}`"))?;
-        let (kind, _) = self.resource(name)?;
+        let (kind, properties) = self.resource(name)?;
         let physical = self.reference(name)?;
         let physical = physical.as_str().unwrap_or_default();
         let arn = |service: &str, of: &str| crate::request::arn(service, &format!("{of}{physical}"));
@@ -244,10 +251,20 @@ impl Stack {
             ("AWS::SQS::Queue", "QueueName") => physical.to_owned(),
             ("AWS::DynamoDB::Table", "Arn") => arn("dynamodb", "table/"),
             ("AWS::Events::EventBus", "Arn") => arn("events", "event-bus/"),
+            ("AWS::Events::Rule", "Arn") => match self.bus_of(properties)? {
+                Some(bus) => arn("events", &format!("rule/{bus}/")),
+                None => arn("events", "rule/"),
+            },
             ("AWS::Logs::LogGroup", "Arn") => arn("logs", "log-group:") + ":*",
             ("AWS::IAM::Role", "Arn") => format!("arn:aws:iam::{ACCOUNT}:role/{physical}"),
             (kind, attribute) => return Err(format!("attribute `{attribute}` of {kind} isn't known here")),
         })
+    }
+
+    /// The bus of a rule, if it isn't the default one.
+    fn bus_of(&self, rule: &Value) -> Result<Option<String>, String> {
+        let bus = rule.get("EventBusName").map(|bus| self.work_out(bus)).transpose()?.flatten();
+        Ok(bus.and_then(|bus| bus.as_str().map(str::to_owned)))
     }
 
     fn substitute(&self, text: &str) -> Result<String, String> {
@@ -280,7 +297,8 @@ pub fn account() -> Result<(Account, Vec<Stack>), String> {
     for cluster in CLUSTERS {
         let role = format!("{cluster}-node");
         let guides = format!("KarpenterNodeRole-{cluster}");
-        let snapshots = if cluster == "next" { SNAPSHOTS_OF_NEXT } else { ACCOUNT };
+        let (snapshots, provider) =
+            if cluster == "next" { (SNAPSHOTS_OF_NEXT, OIDC_PROVIDER_OF_NEXT) } else { (ACCOUNT, "") };
         let stack = Stack::read(
             include_str!("../../../infra/cluster.yaml"),
             &[
@@ -289,11 +307,13 @@ pub fn account() -> Result<(Account, Vec<Stack>), String> {
                 ("CertificateAuthority", "LS0t"),
                 ("KubernetesVersion", "1.35"),
                 ("ServiceCidr", "10.100.0.0/16"),
+                ("MaxNodes", "100"),
                 ("NodeRole1", &role),
                 ("NodeRole1Profile", &role),
                 ("NodeRole2", &guides),
                 ("NodeRole2Profile", &guides),
                 ("SnapshotOwners", snapshots),
+                ("OidcProvider", provider),
                 ("SubnetTags", "team=*"),
                 ("SecurityGroupTags", "team=*"),
             ],
@@ -306,6 +326,10 @@ pub fn account() -> Result<(Account, Vec<Stack>), String> {
 
 /// The owner of the second cluster's allowed snapshots; the first may use its own account's.
 pub const SNAPSHOTS_OF_NEXT: &str = "555566667777";
+
+/// The issuer of the second cluster's tokens; the first cluster's stack names none.
+pub const OIDC_PROVIDER_OF_NEXT: &str =
+    "oidc.eks.us-east-1.amazonaws.com/id/EXAMPLED539D4633E53DE1B71EXAMPLE";
 
 /// The clusters that have stacks: the scenarios', and one beside it.
 pub const CLUSTERS: [&str; 2] = ["demo", "next"];

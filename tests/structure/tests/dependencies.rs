@@ -29,6 +29,7 @@ const LAYERS: &[(&str, Peers, &[&str])] = &[
             "tenon-twin",
             "tenon-twin-wire",
             "tenon-simulated-cluster",
+            "tenon-replay",
             "tenon-harness",
             "tenon-region",
             "tenon-testkit",

@@ -3,26 +3,17 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    clippy::panic,
     reason = "helpers of an integration test fail as tests do"
 )]
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use cargo_metadata::MetadataCommand;
+use tenon_structure_tests::{read, root};
 
 /// Skipped: foreign files, and files that aren't text.
 const SKIPPED: &[&str] = &["target", ".git", ".venv"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
 
 /// All text files of the checkout, by path from its root.
 fn texts() -> Vec<(String, String)> {

@@ -1,18 +1,10 @@
 //! The examples in the documents: scenarios that can be played, events that can be read.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of an integration test fail as tests do")]
-
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
 use serde_json::Value;
 use tenon_region::scenario::{Scenario, SetupOptions, build};
-
-fn read(path: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
+use tenon_structure_tests::read;
 
 /// Fenced blocks of a language, each with its heading.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<(&'a str, String)> {

@@ -1,30 +1,22 @@
 //! The stacks: the required parts of each function and each queue, and their description in docs/deploy.md.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of an integration test fail as tests do")]
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test fail as tests do")]
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tenon_region::wiring::Wiring;
-use tenon_region::yaml;
 use tenon_runtime::batch::RECEIVES_LEAST;
+use tenon_structure_tests::{document, read, root};
 
-const STACKS: [&str; 4] =
-    ["template.yaml", "infra/cluster.yaml", "infra/pod-identity.yaml", "infra/pipeline.yaml"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-fn stack(path: &str) -> Value {
-    yaml::parse(&read(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
+const STACKS: [&str; 5] = [
+    "template.yaml",
+    "infra/cluster.yaml",
+    "infra/pod-identity.yaml",
+    "infra/access-entry.yaml",
+    "infra/pipeline.yaml",
+];
 
 /// Names and properties of the resources of a type.
 fn of_kind<'a>(stack: &'a Value, kind: &str) -> Vec<(&'a str, &'a Value)> {
@@ -50,7 +42,7 @@ fn messages_come_back_often_enough_to_find_out_who_ends_invocations() {
 
 #[test]
 fn every_function_is_built_logs_and_keeps_what_it_gave_up_on() {
-    let stack = stack("template.yaml");
+    let stack = document("template.yaml");
     let functions = of_kind(&stack, "AWS::Serverless::Function");
     let mut built = BTreeSet::new();
     for (name, function) in &functions {
@@ -81,7 +73,7 @@ fn every_function_is_built_logs_and_keeps_what_it_gave_up_on() {
 
 #[test]
 fn what_fails_ends_in_a_queue_that_an_alarm_looks_at() {
-    let stack = stack("template.yaml");
+    let stack = document("template.yaml");
     let alarmed: BTreeSet<&str> = of_kind(&stack, "AWS::CloudWatch::Alarm")
         .into_iter()
         .filter(|(_, alarm)| alarm["MetricName"] == "ApproximateNumberOfMessagesVisible")
@@ -107,7 +99,7 @@ fn what_fails_ends_in_a_queue_that_an_alarm_looks_at() {
 /// EC2's notice is two minutes: a failed message must come again many times within them.
 #[test]
 fn a_warning_that_failed_is_seen_again_at_once_and_often() {
-    let stack = stack("template.yaml");
+    let stack = document("template.yaml");
     let of = |name: &str| &stack["Resources"][name]["Properties"];
     let (function, queue) = (of("InterruptionFunction"), of("InterruptionQueue"));
     let number = |value: &Value| value.as_u64().unwrap();
@@ -126,7 +118,7 @@ fn a_warning_that_failed_is_seen_again_at_once_and_often() {
 #[test]
 fn absence_is_the_alarm_where_success_is_counted() {
     for path in STACKS {
-        let stack = stack(path);
+        let stack = document(path);
         for (name, alarm) in of_kind(&stack, "AWS::CloudWatch::Alarm") {
             let counts = alarm["ComparisonOperator"] == "LessThanThreshold";
             let missing = if counts { "breaching" } else { "notBreaching" };
@@ -146,7 +138,7 @@ fn named_after<'a>(text: &'a str, marker: &str) -> BTreeSet<&'a str> {
 #[test]
 fn the_agent_is_installed_where_its_stack_trusts_it() {
     let trusted = |path: &str, name: &str| {
-        let default = &stack(path)["Parameters"][name]["Default"];
+        let default = &document(path)["Parameters"][name]["Default"];
         default.as_str().unwrap_or_else(|| panic!("{path}: no default of `{name}`")).to_owned()
     };
     let namespace = trusted("infra/cluster.yaml", "AgentNamespace");
@@ -180,10 +172,70 @@ fn the_agent_is_installed_where_its_stack_trusts_it() {
     assert_eq!(named_after(&runs_as, "serviceAccountName: "), BTreeSet::from([account.as_str()]));
 }
 
+/// The same text names a role in both stacks; only a number of the cluster's stack may be empty.
+#[test]
+fn an_access_entry_names_its_role_as_the_clusters_stack_does() {
+    let pattern = |path: &str, name: &str| {
+        let pattern = &document(path)["Parameters"][name]["AllowedPattern"];
+        pattern.as_str().unwrap_or_else(|| panic!("{path}: `{name}` takes everything")).to_owned()
+    };
+    let of_entry = pattern("infra/access-entry.yaml", "NodeRole");
+    assert_eq!(pattern("infra/cluster.yaml", "NodeRole1"), format!("|{of_entry}"));
+    let entry = document("infra/access-entry.yaml");
+    let role = &entry["Resources"]["Entry"]["Properties"]["PrincipalArn"]["Fn::Sub"];
+    let passed =
+        &document("infra/cluster.yaml")["Resources"]["PassNodeRoles"]["Properties"]["PolicyDocument"];
+    let passed = &passed["Statement"][0]["Resource"][0]["Fn::If"][1]["Fn::Sub"];
+    assert_eq!(role.as_str().unwrap().replace("NodeRole", "NodeRole1"), passed.as_str().unwrap());
+}
+
+/// Parameters become parts of a JSON text, which a quote would end.
+#[test]
+fn what_the_trust_of_an_agent_is_made_of_has_no_quotes() {
+    let stack = document("infra/cluster.yaml");
+    let trust = &stack["Resources"]["AgentRole"]["Properties"]["AssumeRolePolicyDocument"]["Fn::If"][1];
+    let text = trust["Fn::Sub"].as_str().unwrap();
+    let named = text.split("${").skip(1).filter_map(|rest| rest.split_once('}'));
+    let named: BTreeSet<&str> = named.map(|(name, _)| name).filter(|name| !name.contains("::")).collect();
+    assert_eq!(named, BTreeSet::from(["AgentNamespace", "AgentServiceAccount", "Cluster", "OidcProvider"]));
+    for name in named {
+        let pattern = stack["Parameters"][name]["AllowedPattern"].as_str();
+        let pattern = pattern.unwrap_or_else(|| panic!("`{name}` takes everything"));
+        // Outside of sets, where a dot is itself, a pattern takes no character but those it names.
+        let outside: String = pattern.split('[').map(|part| part.rsplit(']').next().unwrap()).collect();
+        assert!(!pattern.contains(['"', '\\', '^']) && !outside.contains('.'), "{name}: {pattern}");
+    }
+}
+
+/// Helm takes values that no schema knows only where the schema lets it; a reader looks for each in the agent's page.
+#[test]
+fn every_value_of_the_chart_has_a_schema_and_is_told() {
+    let keys = |values: &Value| -> BTreeSet<String> { values.as_object().unwrap().keys().cloned().collect() };
+    let values = document("infra/chart/values.yaml");
+    let schema: Value = serde_json::from_str(&read("infra/chart/values.schema.json")).unwrap();
+    let mut known = keys(&schema["properties"]);
+    assert!(known.remove("global"), "Helm sets it");
+    assert_eq!(known, keys(&values));
+    for name in ["image", "serviceAccount", "resources", "networkPolicy", "serviceMonitor"] {
+        assert_eq!(keys(&schema["properties"][name]["properties"]), keys(&values[name]), "{name}");
+        assert_eq!(schema["properties"][name]["additionalProperties"], false, "{name}");
+    }
+    let document = read("docs/agent.md");
+    let told = document.split("\n## ").find(|part| part.starts_with("Installing it")).unwrap();
+    let rows = told.lines().filter(|line| line.starts_with("| `"));
+    let told: Vec<&str> = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`')).collect();
+    let is_told = |name: &String| {
+        told.iter()
+            .any(|text| *text == name || text.strip_prefix(name.as_str()).is_some_and(|t| t.starts_with('.')))
+    };
+    let missing: Vec<&String> = known.iter().filter(|name| !is_told(name)).collect();
+    assert!(missing.is_empty(), "docs/agent.md doesn't name the values {missing:?}");
+}
+
 /// A template can't loop, so the parts of a role are written five times.
 #[test]
 fn every_numbered_node_role_has_the_parts_of_the_first() {
-    let stack = stack("infra/cluster.yaml");
+    let stack = document("infra/cluster.yaml");
     let numbers: Vec<String> = (1..=5).map(|number| number.to_string()).collect();
     let parts = |n: &str| {
         let parameter = |name: String| {
@@ -218,7 +270,7 @@ fn every_numbered_node_role_has_the_parts_of_the_first() {
 
 #[test]
 fn the_state_outlives_its_stack() {
-    let stack = stack("template.yaml");
+    let stack = document("template.yaml");
     let table = &stack["Resources"]["Table"];
     assert_eq!(
         (&table["DeletionPolicy"], &table["UpdateReplacePolicy"]),
@@ -231,14 +283,14 @@ fn the_state_outlives_its_stack() {
 
 #[test]
 fn the_deployment_document_names_every_stack_alarm_and_dead_letter_queue() {
-    let document = read("docs/deploy.md");
-    let told: BTreeSet<&str> = document.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).collect();
+    let page = read("docs/deploy.md");
+    let told: BTreeSet<&str> = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).collect();
     let mut missing = BTreeSet::new();
     for path in STACKS {
-        if !document.contains(&format!("[{path}](../{path})")) {
+        if !page.contains(&format!("[{path}](../{path})")) {
             missing.insert(path.to_owned());
         }
-        for (name, alarm) in of_kind(&stack(path), "AWS::CloudWatch::Alarm") {
+        for (name, alarm) in of_kind(&document(path), "AWS::CloudWatch::Alarm") {
             let full = alarm["AlarmName"]["Fn::Sub"].as_str().unwrap().replace("${Cluster}", "<cluster>");
             let short = full.trim_start_matches("${Installation}-").to_owned();
             let of_queue = short.ends_with("-dead-letters") && told.contains("<queue>-dead-letters");
@@ -248,15 +300,15 @@ fn the_deployment_document_names_every_stack_alarm_and_dead_letter_queue() {
             }
         }
     }
-    for (name, _) in stack("template.yaml")["Parameters"].as_object().unwrap() {
+    for (name, _) in document("template.yaml")["Parameters"].as_object().unwrap() {
         if !told.contains(name.as_str()) {
             missing.insert(name.clone());
         }
     }
     assert!(missing.is_empty(), "docs/deploy.md doesn't name {missing:?}");
-    let alarms = |path: &str| of_kind(&stack(path), "AWS::CloudWatch::Alarm").len();
+    let alarms = |path: &str| of_kind(&document(path), "AWS::CloudWatch::Alarm").len();
     let sentence =
         format!("{} in a region, {} in a cluster", alarms("template.yaml"), alarms("infra/cluster.yaml"));
     let sentence = sentence.replace(", 1 in", ", one in");
-    assert!(document.contains(&sentence), "docs/deploy.md doesn't say `{sentence}`");
+    assert!(page.contains(&sentence), "docs/deploy.md doesn't say `{sentence}`");
 }

@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::json;
 use tenon_domain::registry::Registry;
 use tenon_table::items::from_item;
 use tenon_table::{Key, Value};
 
-use crate::account::{INSTALLATION, REGION};
+use crate::account::{ACCOUNT, INSTALLATION, REGION};
 use crate::cluster::CLUSTER;
 use crate::network::DISCOVERY;
 use crate::tools::{aws, root, sam};
 use crate::world::rehearse;
+
+/// The issuer of the cluster's service account tokens.
+const ISSUER: &str = "oidc.eks.us-east-1.amazonaws.com/id/EXAMPLED539D4633E53DE1B71EXAMPLE";
 
 /// Deploys a stack; returns sam's output.
 async fn deploy(stack: &str, template: &str, parameters: &[String]) -> String {
@@ -46,6 +50,8 @@ async fn cluster_stack() -> String {
         ("NodeRole2Profile", "gpu-node".to_owned()),
         ("SubnetTags", format!("{DISCOVERY}={CLUSTER}")),
         ("SecurityGroupTags", format!("{DISCOVERY}={CLUSTER}")),
+        ("MaxNodes", "50".to_owned()),
+        ("OidcProvider", ISSUER.to_owned()),
         // moto's account isn't ministack's, and owns moto's images.
         ("ImageOwners", "self,amazon,123456789012".to_owned()),
     ];
@@ -93,6 +99,27 @@ fn a_role_has_the_instance_profile_that_the_stack_makes_or_names() {
         let class = world.account.item(format!("CLUSTER#{CLUSTER}"), "NODECLASS#default").await;
         let profile = class.expect("the class").get("instance_profile").cloned();
         assert_eq!(profile, Some(Value::text(&made)));
+    });
+}
+
+#[test]
+#[ignore = "needs ministack: tests/deploy/run"]
+fn the_agents_role_trusts_its_pods_and_the_tokens_of_its_service_account() {
+    rehearse(|world| async {
+        let (pk, sk) = (format!("REGION#{REGION}"), format!("CLUSTER#{CLUSTER}"));
+        let item = world.account.item(pk.as_str(), sk.as_str()).await.expect("the cluster's entry");
+        let entry: Registry = from_item(&Key::new(pk, sk), &item).expect("an entry");
+        let name = entry.agent_role.rsplit('/').next().expect("an ARN of a role");
+        let found = aws(&["iam", "get-role", "--role-name", name]).await;
+        let trust = &found["Role"]["AssumeRolePolicyDocument"]["Statement"];
+        assert_eq!(trust[0]["Principal"]["Service"], "pods.eks.amazonaws.com");
+        let provider = format!("arn:aws:iam::{ACCOUNT}:oidc-provider/{ISSUER}");
+        assert_eq!(trust[1]["Principal"]["Federated"], provider);
+        let expected = json!({"StringEquals": {
+            format!("{ISSUER}:aud"): "sts.amazonaws.com",
+            format!("{ISSUER}:sub"): "system:serviceaccount:tenon-system:tenon-agent",
+        }});
+        assert_eq!(trust[1]["Condition"], expected);
     });
 }
 

@@ -2,21 +2,31 @@
 
 use serde_json::Value;
 use tenon_iam_tests::judge::Policy;
+use tenon_iam_tests::mutation::wider;
 use tenon_iam_tests::platform::delivered;
 use tenon_iam_tests::request::{ACCOUNT, Request, SOURCE, arn};
-use tenon_iam_tests::stack::{Stack, statements};
+use tenon_iam_tests::stack::{OIDC_PROVIDER_OF_NEXT, Stack, statements};
 
 use crate::WORLD;
 
 const NODE: &str = "arn:aws:iam::111122223333:role/one";
 
 /// A trust has no resource: it is the role's.
-fn trusts(role: &str, service: &str, request: &Request) -> bool {
+fn trust(role: &str) -> Vec<Value> {
     let mut trust = WORLD.account.roles[role].trust.clone();
     for statement in &mut trust {
         statement["Resource"] = Value::from(NODE);
     }
-    Policy::new(&trust).unwrap().allows_service(service, request).unwrap()
+    trust
+}
+
+fn trusts(role: &str, service: &str, request: &Request) -> bool {
+    Policy::new(&trust(role)).unwrap().allows_service(service, request).unwrap()
+}
+
+fn trusts_token(trust: &[Value], issuer: &str, request: &Request) -> bool {
+    let provider = format!("arn:aws:iam::{ACCOUNT}:oidc-provider/{issuer}");
+    Policy::new(trust).unwrap().allows_federated(&provider, request).unwrap()
 }
 
 fn assume(action: &str) -> Request {
@@ -31,28 +41,70 @@ fn as_pod(cluster: &str, namespace: &str, account: &str) -> Request {
         .with("aws:RequestTag/kubernetes-service-account", [account])
 }
 
+fn with_token(issuer: &str, subject: &str, audience: &str) -> Request {
+    Request::new("sts:AssumeRoleWithWebIdentity", NODE)
+        .with(&format!("{issuer}:sub"), [subject])
+        .with(&format!("{issuer}:aud"), [audience])
+}
+
+/// With a provider in the stack and without one.
 #[test]
 fn an_agents_role_is_its_pods_alone() {
     let pods = "pods.eks.amazonaws.com";
-    let role = "agent of demo";
-    let own = as_pod("demo", "tenon-system", "tenon-agent");
-    assert!(trusts(role, pods, &own));
-    assert!(trusts(role, pods, &Request { action: "sts:TagSession".to_owned(), ..own.clone() }));
-    for forged in [
-        as_pod("next", "tenon-system", "tenon-agent"),
-        as_pod("demo", "default", "tenon-agent"),
-        as_pod("demo", "tenon", "tenon-agent"),
-        as_pod("demo", "tenon-system", "default"),
-        own.clone().with("aws:SourceAccount", ["444455556666"]),
-        own.clone().without("aws:RequestTag/eks-cluster-arn"),
-        own.clone().without("aws:RequestTag/kubernetes-namespace"),
-        own.clone().without("aws:RequestTag/kubernetes-service-account"),
-        own.clone().without("aws:SourceAccount"),
-    ] {
-        assert!(!trusts(role, pods, &forged), "{forged}");
+    for (cluster, other) in [("demo", "next"), ("next", "demo")] {
+        let role = format!("agent of {cluster}");
+        let own = as_pod(cluster, "tenon-system", "tenon-agent");
+        assert!(trusts(&role, pods, &own));
+        assert!(trusts(&role, pods, &Request { action: "sts:TagSession".to_owned(), ..own.clone() }));
+        for forged in [
+            as_pod(other, "tenon-system", "tenon-agent"),
+            as_pod(cluster, "default", "tenon-agent"),
+            as_pod(cluster, "tenon", "tenon-agent"),
+            as_pod(cluster, "tenon-system", "default"),
+            own.clone().with("aws:SourceAccount", ["444455556666"]),
+            own.clone().without("aws:RequestTag/eks-cluster-arn"),
+            own.clone().without("aws:RequestTag/kubernetes-namespace"),
+            own.clone().without("aws:RequestTag/kubernetes-service-account"),
+            own.clone().without("aws:SourceAccount"),
+        ] {
+            assert!(!trusts(&role, pods, &forged), "{role}, {forged}");
+        }
+        for service in ["ec2.amazonaws.com", "lambda.amazonaws.com"] {
+            assert!(!trusts(&role, service, &own), "{role}, {service}");
+        }
     }
-    for service in ["ec2.amazonaws.com", "lambda.amazonaws.com"] {
-        assert!(!trusts(role, service, &own), "{service}");
+}
+
+#[test]
+fn a_token_is_trusted_of_the_named_provider_for_the_agents_service_account() {
+    let (issuer, agent, sts) =
+        (OIDC_PROVIDER_OF_NEXT, "system:serviceaccount:tenon-system:tenon-agent", "sts.amazonaws.com");
+    let trusted = trust("agent of next");
+    let own = with_token(issuer, agent, sts);
+    assert!(trusts_token(&trusted, issuer, &own));
+    assert!(!trusts_token(&trust("agent of demo"), issuer, &own), "its stack names no provider");
+    let other = "oidc.eks.us-east-1.amazonaws.com/id/OTHER";
+    assert!(!trusts_token(&trusted, other, &with_token(other, agent, sts)), "another cluster's token");
+
+    let forged = [
+        with_token(issuer, "system:serviceaccount:default:tenon-agent", sts),
+        with_token(issuer, "system:serviceaccount:tenon-system:default", sts),
+        with_token(issuer, "system:serviceaccount:tenon-system:tenon-agent-2", sts),
+        with_token(issuer, agent, "https://kubernetes.default.svc"),
+        own.clone().without(&format!("{issuer}:sub")),
+        own.clone().without(&format!("{issuer}:aud")),
+        Request { action: "sts:AssumeRole".to_owned(), ..own },
+    ];
+    for request in &forged {
+        assert!(!trusts_token(&trusted, issuer, request), "{request}");
+    }
+    // Without one of its conditions the trust lets a forged token in.
+    let mutants = wider(&trusted);
+    let without = mutants.iter().filter(|one| one.change.starts_with("TokensOfTheAgent without"));
+    assert_eq!(without.clone().count(), 2, "{mutants:?}");
+    for mutant in without {
+        let noticed = forged.iter().any(|request| trusts_token(&mutant.statements, issuer, request));
+        assert!(noticed, "{}", mutant.change);
     }
 }
 
@@ -71,21 +123,40 @@ fn a_functions_role_is_lambdas_and_a_schedules_is_schedulers() {
 }
 
 #[test]
-fn queues_take_what_this_accounts_rules_deliver() {
+fn queues_take_what_the_stacks_rules_deliver() {
     let policy = WORLD.account.resource_policies.first().unwrap();
     let queues: Vec<&str> = policy["Queues"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    let judged = Policy::new(&statements(policy.get("PolicyDocument"))).unwrap();
+    let document = statements(policy.get("PolicyDocument"));
+    let judged = Policy::new(&document).unwrap();
     let delivered = delivered(&WORLD.stacks[0]).unwrap();
     assert!(delivered.len() > 20, "{delivered:?}");
+    let allows =
+        |judged: &Policy, request: &Request| judged.allows_service("events.amazonaws.com", request).unwrap();
+    let mut forged: Vec<Request> = Vec::new();
     for request in delivered {
         let queue = request.resource.rsplit(':').next().unwrap();
         assert!(queues.contains(&queue), "no policy for `{queue}`");
         let own = request.clone().with("aws:SourceAccount", [ACCOUNT]);
-        assert!(judged.allows_service("events.amazonaws.com", &own).unwrap(), "{own}");
+        assert!(allows(&judged, &own), "{own}");
         assert!(!judged.allows_service("s3.amazonaws.com", &own).unwrap(), "{own}");
-        let foreign = own.with("aws:SourceAccount", ["444455556666"]);
-        assert!(!judged.allows_service("events.amazonaws.com", &foreign).unwrap(), "{foreign}");
-        assert!(!judged.allows_service("events.amazonaws.com", &request).unwrap(), "{request}");
+        forged.extend([
+            request,
+            own.clone().with("aws:SourceAccount", ["444455556666"]),
+            own.clone().with("aws:SourceArn", [arn("events", "rule/somebody-elses")]),
+            own.clone().with("aws:SourceArn", [arn("events", "rule/tenon/somebody-elses")]),
+            own.without("aws:SourceArn"),
+        ]);
+    }
+    for request in &forged {
+        assert!(!allows(&judged, request), "{request}");
+    }
+    // Without one of its conditions the policy lets another rule, or another account, tell functions what it likes.
+    let mutants = wider(&document);
+    let without = mutants.iter().filter(|one| one.change.starts_with("DeliverEvents without"));
+    assert_eq!(without.clone().count(), 2, "{mutants:?}");
+    for mutant in without {
+        let judged = Policy::new(&mutant.statements).unwrap();
+        assert!(forged.iter().any(|request| allows(&judged, request)), "{}", mutant.change);
     }
 }
 
