@@ -105,7 +105,7 @@ pub enum PodDisruption {
 /// Whether a pod's place depends on other pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlacementOrder {
-    /// kube-scheduler may refuse it until others run: it has a required topology spread or pod affinity.
+    /// kube-scheduler may refuse it until others run: it has a required topology spread.
     AfterOthers,
     /// It doesn't.
     Any,
@@ -264,12 +264,8 @@ fn namespace(pod: &Value) -> &str {
 
 fn order(pod: &Value) -> PlacementOrder {
     let mut spreads = object::list(pod, "/spec/topologySpreadConstraints").iter();
-    let affinity = "/spec/affinity/podAffinity/requiredDuringSchedulingIgnoredDuringExecution";
     let must = |spread: &Value| text(spread, "/whenUnsatisfiable") != Some("ScheduleAnyway");
-    match spreads.any(must) || !object::list(pod, affinity).is_empty() {
-        true => PlacementOrder::AfterOthers,
-        false => PlacementOrder::Any,
-    }
+    if spreads.any(must) { PlacementOrder::AfterOthers } else { PlacementOrder::Any }
 }
 
 /// Reads lists of pods repeatedly. An object is read once: it is known again by its shared pointer or its
@@ -333,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_with_a_required_spread_or_affinity_come_after_others() {
+    fn pods_with_a_required_spread_come_after_others() {
         let order = |spec: Value| {
             SeenPod::read(&json!({"metadata": {"name": "a"}, "spec": spec})).unwrap().shape().order()
         };
@@ -342,11 +338,9 @@ mod tests {
         assert_eq!(order(json!({})), PlacementOrder::Any);
         assert_eq!(order(spread("ScheduleAnyway")), PlacementOrder::Any);
         assert_eq!(order(spread("DoNotSchedule")), PlacementOrder::AfterOthers);
-        assert_eq!(
-            order(json!({"affinity": {"podAffinity": {affinity: [{}]}}})),
-            PlacementOrder::AfterOthers
-        );
-        assert_eq!(order(json!({"affinity": {"podAntiAffinity": {affinity: [{}]}}})), PlacementOrder::Any);
+        for kind in ["podAffinity", "podAntiAffinity"] {
+            assert_eq!(order(json!({"affinity": {kind: {affinity: [{}]}}})), PlacementOrder::Any);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::meta::{OwnerReference, OwnerRole};
-use tenon_domain::api::pod::{NodeSelectorTerm, PodShape};
+use tenon_domain::api::pod::{NodeSelectorTerm, PodShape, WhenUnsatisfiable};
 use tenon_domain::api::storage::{CsiNode, EBS_DRIVER, PersistentVolume};
 use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
@@ -30,10 +30,13 @@ use crate::small::{csi_node_of, meta};
 /// The taint of a node that takes no pods yet.
 pub const OPENING: &str = "tenon.dev/opening";
 
-/// Whether pods are nominated for their planned nodes, as the agent does.
+/// Whether pods are nominated for their planned nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Nominations {
-    /// Just before their node opens.
+    /// Just before their node opens. Nodes whose pods depend on others open once all nodes are ready: so does the agent,
+    /// unless the last is ready too long after the first.
+    InWaves,
+    /// Just before their node opens, in the order in which nodes are ready.
     Made,
     /// Never.
     None,
@@ -154,10 +157,29 @@ impl Openings {
         openings
     }
 
+    /// Nodes whose pods depend on others open together, after all others.
+    #[must_use]
+    pub fn in_waves(mut self, input: &ProvisionInput) -> Self {
+        let pods = input.pods.iter().filter(|pod| depends_on_others(&pod.shape));
+        let depending: BTreeSet<String> = pods.map(|pod| pod.uid.to_string()).collect();
+        let last = self.later.keys().next_back().map_or(0, |at| at + 1);
+        let mut together = Vec::new();
+        for opening in self.later.values_mut() {
+            together.extend(opening.extract_if(.., |one| !one.kept.is_disjoint(&depending)));
+        }
+        self.later.insert(last, together);
+        self
+    }
+
     /// The limits on volumes of the claims' nodes.
     pub fn limits(&self) -> impl Iterator<Item = &CsiNode> {
         self.later.values().flatten().filter_map(|one| one.limits.as_ref())
     }
+}
+
+/// Whether kube-scheduler may refuse the pod until others run elsewhere.
+fn depends_on_others(pod: &PodShape) -> bool {
+    pod.topology_spread.iter().any(|spread| spread.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule)
 }
 
 /// The objects of a node's pods.
@@ -179,7 +201,12 @@ impl Run {
         let never = SignedDuration::from_secs(1_000_000);
         let config = SimulationConfig { seed, pod_start: never, ..SimulationConfig::default() };
         let cluster = SimulatedCluster::new(config, Timestamp::UNIX_EPOCH);
-        let mut run = Self { cluster, openings: Openings::of(input, plan, seed), now: 0 };
+        let openings = Openings::of(input, plan, seed);
+        let openings = match nominations {
+            Nominations::InWaves => openings.in_waves(input),
+            Nominations::Made | Nominations::None => openings,
+        };
+        let mut run = Self { cluster, openings, now: 0 };
         objects::surroundings(input).into_iter().for_each(|object| run.apply(object));
         for pod in &input.pods {
             run.apply(objects::pod(&pod.name.name, &pod.shape, None));
@@ -195,7 +222,7 @@ impl Run {
                 last = at;
             }
             for opening in openings {
-                if nominations == Nominations::Made {
+                if nominations != Nominations::None {
                     run.nominate(&opening);
                 }
                 run.add(&opening.node, &opening.node.taints);
