@@ -12,6 +12,7 @@ use tenon_table::{
     Commit, CommitError, CommitToken, Consistency, Expect, Item, Key, Table, Value, Write, WriteCondition,
 };
 
+use crate::origins::check_stack;
 use crate::properties;
 use crate::request::{CustomResourceRequest, CustomResourceResponse, RequestKind};
 
@@ -28,16 +29,28 @@ pub async fn answer<T: Table>(
     let physical = named.as_ref().map(|cluster| keys::registry(&installation.region, cluster).to_string());
     // A malformed name has no entry, so CloudFormation's deletion during its rollback finds nothing.
     let physical = physical.unwrap_or_else(|| "none".to_owned());
-    let done = match request.kind {
-        RequestKind::Create | RequestKind::Update => write(table, installation, request).await,
-        RequestKind::Delete => match named {
-            Some(cluster) => remove(table, installation, &cluster, request).await,
-            None => Ok(()),
-        },
+    let done = match check_stack(installation, &request.stack_id) {
+        Ok(()) => apply(table, installation, named.as_ref(), request).await,
+        Err(reason) => Err(reason),
     };
     // A failed update keeps the resource's id.
     let kept = request.physical_resource_id.clone().filter(|_| done.is_err());
     CustomResourceResponse::new(request, kept.unwrap_or(physical), done)
+}
+
+async fn apply<T: Table>(
+    table: &T,
+    installation: &Installation,
+    named: Option<&ClusterName>,
+    request: &CustomResourceRequest,
+) -> Result<(), String> {
+    match request.kind {
+        RequestKind::Create | RequestKind::Update => write(table, installation, request).await,
+        RequestKind::Delete => match named {
+            Some(cluster) => remove(table, installation, cluster, request).await,
+            None => Ok(()),
+        },
+    }
 }
 
 async fn write<T: Table>(

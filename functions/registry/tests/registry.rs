@@ -110,6 +110,28 @@ fn a_cluster_of_another_stack_isnt_taken_over() {
     assert_eq!(world.entry("prod").unwrap().kubernetes_version, "1.35");
 }
 
+/// The name alone says nothing: a stack of another account or region may have it too.
+#[test]
+fn a_stack_of_another_account_or_region_changes_nothing() {
+    let world = RegistryWorld::new();
+    world.ask("Create", STACK, json!({}));
+    let moved = |from: &str, to: &str| STACK.replace(from, to);
+    for stack in [
+        moved("111122223333", "444455556666"),
+        moved("us-east-1", "eu-west-1"),
+        moved("arn:aws", "arn:aws-cn"),
+    ] {
+        for kind in ["Create", "Update", "Delete"] {
+            let refused = world.ask(kind, &stack, json!({"KubernetesVersion": "1.36"}));
+            assert_eq!(refused.status, ResponseStatus::Failed, "{kind} of {stack}");
+            assert!(refused.reason.contains("expected a stack of this account"), "{}", refused.reason);
+        }
+        assert_eq!(world.ask("Create", &stack, json!({"Cluster": "next"})).status, ResponseStatus::Failed);
+    }
+    assert_eq!(world.entry("prod").unwrap().kubernetes_version, "1.35");
+    assert!(world.item("next").is_none());
+}
+
 #[test]
 fn another_name_is_another_resource() {
     let world = RegistryWorld::new();

@@ -24,6 +24,7 @@ pub mod launch;
 pub mod launch_verdict;
 pub mod manifest;
 pub mod money;
+pub mod partition;
 pub mod placement;
 pub mod pool_annotations;
 pub mod pool_status;

@@ -157,9 +157,10 @@ fn register(ear: &Arc<Ear>) -> Result<(), String> {
     let installation = Installation { id, region, account: ACCOUNT.to_owned() };
     let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
     let table = Overheard { table: MemoryTable::new(MemoryConfig::strict(1), clock), ear: Arc::clone(ear) };
+    let stack = format!("arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/demo/1");
     for kind in ["Create", "Update", "Delete"] {
         let request = json!({
-            "RequestType": kind, "ResponseURL": "https://example.com", "StackId": "stack", "RequestId": kind,
+            "RequestType": kind, "ResponseURL": "https://example.com", "StackId": stack, "RequestId": kind,
             "LogicalResourceId": "Registry",
             "ResourceProperties": {
                 "Cluster": "demo", "Endpoint": "https://example.com", "CertificateAuthority": "LS0t",

@@ -96,6 +96,15 @@ fn what_fails_ends_in_a_queue_that_an_alarm_looks_at() {
     }
 }
 
+/// A deployed function with this setting would answer a process beside it in place of CloudFormation.
+#[test]
+fn no_stack_sets_what_rehearsals_set() {
+    for path in STACKS {
+        assert!(!read(path).contains("TENON_REHEARSAL"), "{path}");
+    }
+    assert!(read("tests/servers/ministack").contains("TENON_REHEARSAL_ANSWERS="), "nor do rehearsals");
+}
+
 /// EC2's notice is two minutes: a failed message must come again many times within them.
 #[test]
 fn a_warning_that_failed_is_seen_again_at_once_and_often() {

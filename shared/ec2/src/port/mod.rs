@@ -49,7 +49,7 @@ pub use template::{
     NetworkInterfaceSpec, PrimaryIpv6,
 };
 pub use tenon_domain::catalog::describe::InstanceTypeInfo;
-pub use zonal_shift::{cluster_arn, partition};
+pub use zonal_shift::cluster_arn;
 
 use crate::denial::DecodedMessage;
 use crate::error::Ec2Error;

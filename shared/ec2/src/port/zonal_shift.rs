@@ -1,27 +1,12 @@
 //! A cluster's identifier in ARC.
 
 use tenon_domain::id::{ClusterName, Region};
+use tenon_domain::partition::AwsPartition;
 
 /// The ARN of an EKS cluster, by which ARC manages it.
 #[must_use]
 pub fn cluster_arn(region: &Region, account: &str, cluster: &ClusterName) -> String {
-    format!("arn:{}:eks:{region}:{account}:cluster/{cluster}", partition(region))
-}
-
-/// The partition of a region ("Amazon Resource Names", read November 2026).
-#[must_use]
-pub fn partition(region: &Region) -> &'static str {
-    let partitions = [
-        ("cn-", "aws-cn"),
-        ("us-gov-", "aws-us-gov"),
-        ("us-iso-", "aws-iso"),
-        ("us-isob-", "aws-iso-b"),
-        ("eu-isoe-", "aws-iso-e"),
-        ("us-isof-", "aws-iso-f"),
-        ("eusc-", "aws-eusc"),
-    ];
-    let of = partitions.into_iter().find(|(prefix, _)| region.as_str().starts_with(prefix));
-    of.map_or("aws", |(_, partition)| partition)
+    format!("arn:{}:eks:{region}:{account}:cluster/{cluster}", AwsPartition::of(region).name)
 }
 
 #[cfg(test)]
