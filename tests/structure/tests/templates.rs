@@ -96,6 +96,31 @@ fn what_fails_ends_in_a_queue_that_an_alarm_looks_at() {
     }
 }
 
+/// Scheduler gives up on a target after a day, unseen, unless a schedule says otherwise. A cluster's schedules use the
+/// region's queue, which has the alarm, by its name.
+#[test]
+fn a_schedule_that_fails_tells_the_regions_queue() {
+    let region = document("template.yaml");
+    let queue = &region["Resources"]["DeliveryDeadLetters"]["Properties"]["QueueName"]["Fn::Sub"];
+    let named = format!(
+        "arn:${{AWS::Partition}}:sqs:${{AWS::Region}}:${{AWS::AccountId}}:{}",
+        queue.as_str().unwrap()
+    );
+    for path in ["template.yaml", "infra/cluster.yaml"] {
+        let stack = document(path);
+        let schedules = of_kind(&stack, "AWS::Scheduler::Schedule");
+        assert!(schedules.len() >= 3, "{path}");
+        for (name, schedule) in schedules {
+            let target = &schedule["Target"];
+            let dead_letters = &target["DeadLetterConfig"]["Arn"];
+            let kept =
+                attribute(dead_letters) == "DeliveryDeadLetters.Arn" || dead_letters["Fn::Sub"] == named;
+            assert!(kept, "{path}, {name}: {dead_letters}");
+            assert_eq!(target["RetryPolicy"]["MaximumRetryAttempts"], 3, "{path}, {name}");
+        }
+    }
+}
+
 /// A deployed function with this setting would answer a process beside it in place of CloudFormation.
 #[test]
 fn no_stack_sets_what_rehearsals_set() {
