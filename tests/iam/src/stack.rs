@@ -151,6 +151,15 @@ impl Stack {
         Ok(Self { document, parameters })
     }
 
+    /// The same stack in another partition, with the end of its host names. ARNs of its own resources stay as they are.
+    #[must_use]
+    pub fn in_partition(mut self, name: &str, url_suffix: &str) -> Self {
+        for (parameter, value) in [("AWS::Partition", name), ("AWS::URLSuffix", url_suffix)] {
+            self.parameters.insert(parameter.to_owned(), json!(value));
+        }
+        self
+    }
+
     /// The resources of a type: logical id and evaluated properties.
     ///
     /// # Errors An expression that can't be evaluated.
@@ -295,33 +304,40 @@ pub fn account() -> Result<(Account, Vec<Stack>), String> {
     account.add_region(&region)?;
     let mut stacks = vec![region];
     for cluster in CLUSTERS {
-        let role = format!("{cluster}-node");
-        let guides = format!("KarpenterNodeRole-{cluster}");
-        let (snapshots, provider) =
-            if cluster == "next" { (SNAPSHOTS_OF_NEXT, OIDC_PROVIDER_OF_NEXT) } else { (ACCOUNT, "") };
-        let stack = Stack::read(
-            include_str!("../../../infra/cluster.yaml"),
-            &[
-                ("Cluster", cluster),
-                ("Endpoint", "https://example.com"),
-                ("CertificateAuthority", "LS0t"),
-                ("KubernetesVersion", "1.35"),
-                ("ServiceCidr", "10.100.0.0/16"),
-                ("MaxNodes", "100"),
-                ("NodeRole1", &role),
-                ("NodeRole1Profile", &role),
-                ("NodeRole2", &guides),
-                ("NodeRole2Profile", &guides),
-                ("SnapshotOwners", snapshots),
-                ("OidcProvider", provider),
-                ("SubnetTags", "team=*"),
-                ("SecurityGroupTags", "team=*"),
-            ],
-        )?;
+        let stack = cluster_stack(cluster)?;
         account.add_cluster(cluster, &stack)?;
         stacks.push(stack);
     }
     Ok((account, stacks))
+}
+
+/// The stack of a cluster of the checkout.
+///
+/// # Errors A stack that can't be read.
+pub fn cluster_stack(cluster: &str) -> Result<Stack, String> {
+    let role = format!("{cluster}-node");
+    let guides = format!("KarpenterNodeRole-{cluster}");
+    let (snapshots, provider) =
+        if cluster == "next" { (SNAPSHOTS_OF_NEXT, OIDC_PROVIDER_OF_NEXT) } else { (ACCOUNT, "") };
+    Stack::read(
+        include_str!("../../../infra/cluster.yaml"),
+        &[
+            ("Cluster", cluster),
+            ("Endpoint", "https://example.com"),
+            ("CertificateAuthority", "LS0t"),
+            ("KubernetesVersion", "1.35"),
+            ("ServiceCidr", "10.100.0.0/16"),
+            ("MaxNodes", "100"),
+            ("NodeRole1", &role),
+            ("NodeRole1Profile", &role),
+            ("NodeRole2", &guides),
+            ("NodeRole2Profile", &guides),
+            ("SnapshotOwners", snapshots),
+            ("OidcProvider", provider),
+            ("SubnetTags", "team=*"),
+            ("SecurityGroupTags", "team=*"),
+        ],
+    )
 }
 
 /// The owner of the second cluster's allowed snapshots; the first may use its own account's.

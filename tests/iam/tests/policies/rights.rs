@@ -6,7 +6,7 @@ use tenon_iam_tests::reference;
 use tenon_iam_tests::request::{
     CREATE_ACTION, LEADING_KEYS, PASSED_TO, REQUEST_TAG, RESOURCE_TAG, Request, SOURCE, arn,
 };
-use tenon_iam_tests::stack::list;
+use tenon_iam_tests::stack::{cluster_stack, list, statements};
 
 use crate::{Known, WORLD};
 
@@ -184,6 +184,25 @@ fn roles_are_passed_as_registered_and_to_ec2_alone() {
     assert!(!allows("provisioner", &pass("admin", "ec2.amazonaws.com")));
     assert!(!allows("provisioner", &pass("demo-node", "lambda.amazonaws.com")));
     assert!(!allows("provisioner", &pass("demo-node", "ec2.amazonaws.com").without(PASSED_TO)));
+}
+
+/// Its name as a service has the end of the partition's host names. Source: aws/karpenter-provider-aws#6843 and
+/// terraform-aws-modules/terraform-aws-eks#3057, launches in China, read 2026-11.
+#[test]
+fn roles_are_passed_to_the_ec2_of_their_partition() {
+    let ends = [("aws", "amazonaws.com"), ("aws-cn", "amazonaws.com.cn"), ("aws-us-gov", "amazonaws.com")];
+    for (partition, end) in ends {
+        let stack = cluster_stack("demo").unwrap().in_partition(partition, end);
+        let policies = stack.of_kind("AWS::IAM::Policy").unwrap();
+        let (_, pass) = policies.iter().find(|(name, _)| name == "PassNodeRoles").unwrap();
+        let policy = Policy::new(&statements(pass.get("PolicyDocument"))).unwrap();
+        let role = format!("arn:{partition}:iam::111122223333:role/demo-node");
+        for service in ["ec2.amazonaws.com", "ec2.amazonaws.com.cn", "lambda.amazonaws.com"] {
+            let asked = Request::new("iam:PassRole", role.clone()).with(PASSED_TO, [service]);
+            let expected = service == format!("ec2.{end}");
+            assert_eq!(policy.allows(&asked).unwrap(), expected, "{partition}: {service}");
+        }
+    }
 }
 
 #[test]
