@@ -10,12 +10,13 @@ use tenon_region::wiring::Wiring;
 use tenon_runtime::batch::RECEIVES_LEAST;
 use tenon_structure_tests::{document, read, root};
 
-const STACKS: [&str; 5] = [
+const STACKS: [&str; 6] = [
     "template.yaml",
     "infra/cluster.yaml",
     "infra/pod-identity.yaml",
     "infra/access-entry.yaml",
     "infra/pipeline.yaml",
+    "infra/dashboard.yaml",
 ];
 
 /// Names and properties of the resources of a type.
