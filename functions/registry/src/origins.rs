@@ -23,8 +23,9 @@ pub struct AnswerOrigins {
 }
 
 impl AnswerOrigins {
-    /// CloudFormation's bucket of a region, by the host names that S3 has for it. CloudFormation used the first two
-    /// in 2026, and the third in `us-east-1`. A bucket's name is unique in its partition.
+    /// CloudFormation's bucket of a region, by the host names that S3 has for it: a bucket's name is unique in its
+    /// partition. Sources: Lambda Developer Guide, "Using Lambda with CloudFormation", has the second form, its edition
+    /// for China the first; aws-cloudformation/aws-cloudformation-templates#100 the third, in `us-east-1`; read 2026-11.
     #[must_use]
     pub fn of_region(region: &Region) -> Self {
         let (place, suffix) = (region.as_str().replace('-', ""), AwsPartition::of(region).url_suffix);
