@@ -1,0 +1,184 @@
+//! The entries of properties, and the problems of each of them.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use tenon_domain::budget::BudgetNodes;
+use tenon_domain::registry::{ClusterSettings, FeatureGate, GateName, MinValuesPolicy, PreferencePolicy};
+
+use super::*;
+
+fn properties() -> Value {
+    json!({
+        "ServiceToken": "arn:aws:lambda:us-east-1:111122223333:function:tenon-registry",
+        "Cluster": "prod",
+        "Endpoint": "https://example.eks.amazonaws.com",
+        "CertificateAuthority": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t",
+        "KubernetesVersion": "1.35",
+        "ServiceCidr": "10.100.0.0/16",
+        "AgentQueue": "https://sqs.us-east-1.amazonaws.com/111122223333/tenon-agent-prod",
+        "AgentRole": "arn:aws:iam::111122223333:role/agent",
+        "NodeRoles": [
+            {"Role": "nodes", "InstanceProfile": "arn:aws:iam::111122223333:instance-profile/tenon-nodes"},
+            {"Role": "path/gpu", "InstanceProfile": "gpu"},
+            {"Role": "", "InstanceProfile": ""},
+        ],
+        "InstanceProfiles": [""],
+        "SubnetTags": ["karpenter.sh/discovery=prod", "private=*"],
+        "SecurityGroupTags": ["karpenter.sh/discovery=prod"],
+        "ImageOwners": ["self", "123456789012"],
+        "MaxNodes": "20",
+        "ReservedCapacity": "Disabled",
+    })
+}
+
+fn parsed(change: &[(&str, Option<Value>)]) -> Result<Registry, Vec<String>> {
+    let mut properties = properties().as_object().unwrap().clone();
+    for (name, value) in change {
+        match value {
+            Some(value) => drop(properties.insert((*name).to_owned(), value.clone())),
+            None => drop(properties.remove(*name)),
+        }
+    }
+    parse(&InstallationId::parse("tenon").unwrap(), &properties)
+}
+
+fn check(change: &[(&str, Option<Value>)], expected: &[&str]) {
+    assert_eq!(parsed(change).unwrap_err(), expected);
+}
+
+#[test]
+fn an_entry_is_what_the_stack_says() {
+    let entry = parsed(&[]).unwrap();
+    assert_eq!(entry.allowed.node_roles, roles(&[("nodes", "tenon-nodes"), ("gpu", "gpu")]));
+    assert!(entry.allowed.instance_profiles.is_empty());
+    assert_eq!(entry.allowed.subnet_tags["private"], "*");
+    assert_eq!(entry.allowed.max_nodes, Some(20));
+    assert!(!entry.allowed.has_snapshots());
+    let data = [
+        ("SnapshotOwners", Some(json!(["amazon", "123456789012"]))),
+        ("SnapshotTags", Some(json!(["team=data"]))),
+    ];
+    let allowed = parsed(&data).unwrap().allowed;
+    assert!(allowed.has_snapshots() && allowed.snapshot_owners.contains("123456789012"));
+    assert_eq!(allowed.snapshot_tags["team"], "data");
+    let least = parsed(&[("MaxNodes", None)]).unwrap();
+    assert_eq!(least.allowed.max_nodes, None);
+    assert_eq!(least.settings, ClusterSettings::default());
+    let estimated = parsed(&[("LearnedMemory", Some(json!("Disabled")))]).unwrap();
+    assert_eq!(estimated.settings.learned_memory, FeatureGate::Disabled);
+    assert_eq!(estimated.settings.zonal_shift, FeatureGate::Disabled);
+    let shifting = parsed(&[("ZonalShift", Some(json!("Enabled")))]).unwrap();
+    assert_eq!(shifting.settings.zonal_shift, FeatureGate::Enabled);
+    assert_eq!(shifting.settings.dry_runs, FeatureGate::Enabled);
+    let undried = parsed(&[("DryRuns", Some(json!("Disabled")))]).unwrap();
+    assert_eq!(undried.settings.dry_runs, FeatureGate::Disabled);
+    assert_eq!(undried.settings.console_output, FeatureGate::Disabled);
+    let read = parsed(&[("ConsoleOutput", Some(json!("Enabled")))]).unwrap();
+    assert_eq!(read.settings.console_output, FeatureGate::Enabled);
+    let paused = parsed(&[("VoluntaryDisruption", Some(json!("Disabled")))]).unwrap();
+    assert_eq!(paused.settings.voluntary_disruption, FeatureGate::Disabled);
+    let bounded = parsed(&[("DisruptionBudget", Some(json!("10%")))]).unwrap();
+    assert_eq!(bounded.settings.disruption_budget, Some(BudgetNodes::Percent(10)));
+    let open = parsed(&[("SpotToSpotConsolidation", Some(json!("Enabled")))]).unwrap();
+    assert_eq!(
+        [undried, open].map(|one| one.gates.of(GateName::SpotToSpotConsolidation)),
+        [FeatureGate::Disabled, FeatureGate::Enabled]
+    );
+    let ignoring = parsed(&[("PreferencePolicy", Some(json!("Ignore")))]).unwrap();
+    assert_eq!(ignoring.settings.policies.preferences, PreferencePolicy::Ignore);
+    let lowering = parsed(&[("MinValuesPolicy", Some(json!("BestEffort")))]).unwrap();
+    assert_eq!(lowering.settings.policies.min_values, MinValuesPolicy::BestEffort);
+    let spread = "topology.kubernetes.io/zone=1:DoNotSchedule";
+    let spreading = parsed(&[("DefaultTopologySpread", Some(json!([spread])))]).unwrap();
+    assert_eq!(spreading.settings.default_spread[0].to_string(), spread);
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once() {
+    check(
+        &[
+            ("Cluster", Some(json!("a b"))),
+            ("Endpoint", None),
+            ("ServiceCidr", Some(json!("10.0.0.0/33"))),
+            ("NodeRoles", Some(json!(["nodes"]))),
+            ("SubnetTags", Some(json!([""]))),
+            ("MaxNode", Some(json!("1"))),
+        ],
+        &[
+            "`Cluster` is `a b`: expected 1 to 100 letters, digits, `-` and `_`",
+            "`Endpoint` is missing: expected the API server's URL, `https://…`",
+            "`ServiceCidr` is `10.0.0.0/33`: expected a CIDR such as `10.100.0.0/16`",
+            "`NodeRoles` is `nodes`: expected `Role` and `InstanceProfile`, or a role's ARN",
+            "`SubnetTags` is empty: expected at least one tag, `key=value` or `key=*`",
+            "`MaxNode` isn't a cluster property: remove it",
+        ],
+    );
+}
+
+fn roles(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(role, profile)| ((*role).to_owned(), (*profile).to_owned())).collect()
+}
+
+#[test]
+fn a_role_has_one_instance_profile() {
+    let given = |list: Value| parsed(&[("NodeRoles", Some(list))]);
+    let role = |role: &str, profile: &str| json!({"Role": role, "InstanceProfile": profile});
+    let check = |list: Value, expected: &[(&str, &str)]| {
+        assert_eq!(given(list).unwrap().allowed.node_roles, roles(expected));
+    };
+    check(json!([role("a", "a"), role("team/a", "a")]), &[("a", "a")]);
+    check(json!([role("arn:aws:iam::111122223333:role/team/a", "b")]), &[("a", "b")]);
+    check(json!(["arn:aws:iam::111122223333:role/team/a", ""]), &[("a", "a")]);
+    let refused = |list: Value, expected: &str| assert_eq!(given(list).unwrap_err(), [expected]);
+    refused(
+        json!([role("a", "one"), role("team/a", "two")]),
+        "`NodeRoles` gives role `a` two instance profiles, `one` and `two`: keep one of them, because classes name \
+         the role without its path",
+    );
+    refused(
+        json!([role("", "one")]),
+        "`NodeRoles` has instance profile `one` without its role: add the role",
+    );
+    refused(
+        json!([role("team/*", "one")]),
+        "`NodeRoles` has role `team/*`: expected a role's name of 1 to 64 letters, digits and `_+=,.@-`, behind its \
+         path if it has one",
+    );
+    refused(
+        json!([role("a", "team/one")]),
+        "`NodeRoles` gives role `a` instance profile `team/one`: expected an instance profile's name of 1 to 128 \
+         letters, digits and `_+=,.@-`, without a path",
+    );
+    refused(json!([role("", "")]), "`NodeRoles` is empty: expected a node role and its instance profile");
+    assert_eq!(given(json!([role("a", &"p".repeat(129)), role("b", "")])).unwrap_err().len(), 2);
+}
+
+#[test]
+fn every_property_has_its_form() {
+    let wrong = |name: &'static str, value: Value| parsed(&[(name, Some(value))]).unwrap_err().len();
+    assert_eq!(wrong("CertificateAuthority", json!("-----BEGIN")), 1);
+    assert_eq!(wrong("KubernetesVersion", json!("v1.35")), 1);
+    assert_eq!(wrong("AgentRole", json!("agent")), 1);
+    assert_eq!(wrong("AgentQueue", json!("tenon-agent-prod")), 1);
+    assert_eq!(wrong("NodeRoles", json!([])), 1);
+    assert_eq!(wrong("NodeRoles", json!("nodes")), 1);
+    assert_eq!(wrong("NodeRoles", json!([5])), 1);
+    assert_eq!(wrong("NodeRoles", json!([{"Role": "nodes"}])), 1);
+    assert_eq!(wrong("SubnetTags", json!(["a"])), 1);
+    assert_eq!(wrong("ImageOwners", json!(["1234"])), 1);
+    assert_eq!(wrong("SnapshotOwners", json!(["1234"])), 1);
+    assert_eq!(wrong("SnapshotOwners", json!(["self"])), 1);
+    assert_eq!(wrong("SnapshotTags", json!(["team=data"])), 1);
+    assert_eq!(wrong("SnapshotTags", json!(["a"])), 1);
+    assert_eq!(wrong("MaxNodes", json!("many")), 1);
+    assert_eq!(wrong("DisruptionBudget", json!("a few")), 1);
+    let settings = ["LearnedMemory", "ZonalShift", "DryRuns", "ConsoleOutput", "VoluntaryDisruption"];
+    for gate in settings.into_iter().chain(GateName::ALL.map(GateName::as_str)) {
+        assert_eq!(wrong(gate, json!("On")), 1);
+    }
+    assert_eq!(wrong("PreferencePolicy", json!("ignore")), 1);
+    assert_eq!(wrong("MinValuesPolicy", json!("Some")), 1);
+    assert_eq!(wrong("DefaultTopologySpread", json!(["zone=1"])), 1);
+    assert_eq!(wrong("Endpoint", json!(["https://x"])), 1);
+}
