@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::budget::BudgetNodes;
 use crate::default_spread::DefaultConstraint;
-use crate::id::{ClusterName, InstallationId};
+use crate::id::{ClusterName, InstallationId, InstanceType};
+use crate::instance_family::FamilyPattern;
 
 /// A cluster's entry in the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,6 +178,18 @@ impl Gates {
     }
 }
 
+crate::words! {
+    /// Whether a cluster's stack allows its classes something. Its words are the values of the stack's parameters.
+    #[derive(Default)]
+    pub enum Permission {
+        /// It does.
+        #[default]
+        Allowed = "true",
+        /// It doesn't.
+        Denied = "false",
+    }
+}
+
 /// The resources that a cluster may use, whatever its classes say. The cluster's stack sets them, not its users.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Allowances {
@@ -196,6 +209,16 @@ pub struct Allowances {
     pub snapshot_tags: BTreeMap<String, String>,
     /// The most nodes at a time.
     pub max_nodes: Option<u32>,
+    /// The most vCPUs of its nodes together, at a time.
+    pub max_vcpus: Option<u32>,
+    /// The families of instance types that it may launch; every family where empty.
+    pub families: BTreeSet<FamilyPattern>,
+    /// Whether its classes may ask for public IPv4 addresses, by a word of their own or by the subnet's default.
+    pub public_addresses: Permission,
+    /// Whether its classes may leave version 1 of the instance metadata service on.
+    pub imds_v1: Permission,
+    /// Whether its classes may have user data of their own.
+    pub user_data: Permission,
 }
 
 impl Allowances {
@@ -203,6 +226,12 @@ impl Allowances {
     #[must_use]
     pub fn has_snapshots(&self) -> bool {
         !self.snapshot_owners.is_empty()
+    }
+
+    /// Whether instances of a type may be launched, by its family.
+    #[must_use]
+    pub fn allows_type(&self, name: &InstanceType) -> bool {
+        self.families.is_empty() || self.families.iter().any(|pattern| pattern.matches(name.family()))
     }
 }
 
@@ -231,5 +260,22 @@ mod tests {
         check(&[("a", "*")], &[("a", "")], true);
         check(&[("a", "1")], &[("a", "2")], false);
         check(&[("a", "1"), ("b", "*")], &[("a", "1")], false);
+    }
+
+    #[test]
+    fn a_type_needs_one_pattern_of_its_family_where_there_are_any() {
+        let check = |patterns: &[&str], name: &str, expected: bool| {
+            let families = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
+            let allowed = Allowances { families, ..Allowances::default() };
+            assert_eq!(
+                allowed.allows_type(&InstanceType::parse(name).unwrap()),
+                expected,
+                "{name} of {patterns:?}"
+            );
+        };
+        check(&[], "p5.48xlarge", true);
+        check(&["m7g", "c7*"], "m7g.large", true);
+        check(&["m7g", "c7*"], "c7gn.large", true);
+        check(&["m7g", "c7*"], "p5.48xlarge", false);
     }
 }

@@ -441,6 +441,26 @@ fn an_incompatible_type_keeps_its_offerings_with_the_reason() {
     );
 }
 
+#[test]
+fn a_type_of_another_family_keeps_its_offerings_and_what_rules_them_out_for_good() {
+    let mut option = option("m5.large", &NodeSettings::default(), four_offerings());
+    let prices = |option: &InstanceTypeOption| {
+        option.offerings.iter().map(|offering| offering.price).collect::<Vec<_>>()
+    };
+    let before = prices(&option);
+    for _ in 0..2 {
+        option.disallow_family();
+        assert_eq!(prices(&option), before);
+        assert!(option.cheapest(&Requirements::new()).is_none());
+        let reasons = option.offerings.iter().map(|offering| match &offering.availability {
+            Availability::Available => "Available",
+            Availability::Unavailable(why) => why.into_str(),
+        });
+        let not = "FamilyNotAllowed";
+        assert_eq!(reasons.collect::<Vec<_>>(), [not, not, not, not, "NoSubnet"]);
+    }
+}
+
 /// The bound is loose enough for a busy machine and any profile: it catches work that grows with the square.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the subject of this test is time")]

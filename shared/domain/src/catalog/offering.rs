@@ -95,6 +95,9 @@ pub enum Unavailability {
     /// The price list of its capacity type is missing or too old.
     #[error("its price is unknown")]
     PriceUnknown,
+    /// The cluster's stack doesn't allow its family.
+    #[error("its family isn't among `AllowedFamilies` of the cluster's stack")]
+    FamilyNotAllowed,
     /// EC2 refused it for lack of capacity, and no later launch got any.
     #[error("capacity is exhausted")]
     Exhausted {
@@ -122,6 +125,7 @@ impl Unavailability {
             Self::NotOffered | Self::NoSubnet => true,
             Self::Incompatible(_)
             | Self::PriceUnknown
+            | Self::FamilyNotAllowed
             | Self::Exhausted { .. }
             | Self::ZoneShifted
             | Self::ReservationUsedUp

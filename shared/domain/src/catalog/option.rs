@@ -92,6 +92,29 @@ impl InstanceTypeOption {
         add_capacity_types(&mut self.labels, &self.facts, &self.offerings);
     }
 
+    /// Makes its offerings unavailable because the cluster's stack doesn't allow its family. What rules an offering out for
+    /// good says more and stays. Prices stay, because running nodes need them.
+    pub fn disallow_family(&mut self) {
+        for offering in &mut self.offerings {
+            match offering.availability {
+                Availability::Unavailable(
+                    Unavailability::NotOffered
+                    | Unavailability::NoSubnet
+                    | Unavailability::Incompatible(_)
+                    | Unavailability::FamilyNotAllowed,
+                ) => {}
+                Availability::Available
+                | Availability::Unavailable(
+                    Unavailability::PriceUnknown
+                    | Unavailability::Exhausted { .. }
+                    | Unavailability::ZoneShifted
+                    | Unavailability::ReservationUsedUp
+                    | Unavailability::ReservationExpiring,
+                ) => offering.availability = Availability::Unavailable(Unavailability::FamilyNotAllowed),
+            }
+        }
+    }
+
     /// Available offerings that match the requirements.
     pub fn available<'a>(&'a self, asked: &'a Requirements) -> impl Iterator<Item = &'a Offering> {
         self.offerings.iter().filter(|offering| offering.is_available() && offering.goes_with(asked))

@@ -113,7 +113,7 @@ impl UnavailableKey {
     /// The quota of a type.
     #[must_use]
     pub fn quota(capacity_type: CapacityType, instance_type: &InstanceType) -> Self {
-        Self::Quota { capacity_type, family: family(instance_type).to_owned() }
+        Self::Quota { capacity_type, family: instance_type.family().to_owned() }
     }
 
     /// The kind's name in the key.
@@ -161,7 +161,7 @@ impl UnavailableKey {
         match self {
             Self::Offering(key) => key == offering,
             Self::Quota { capacity_type, family: of } => {
-                *capacity_type == offering.capacity_type && of == family(&offering.instance_type)
+                *capacity_type == offering.capacity_type && of == offering.instance_type.family()
             }
             Self::Subnet(_) => false,
             Self::CapacityType(capacity_type) => *capacity_type == offering.capacity_type,
@@ -177,7 +177,7 @@ impl UnavailableKey {
     pub(super) fn family(&self) -> Option<&str> {
         match self {
             Self::Offering(offering) | Self::RequestOffering { offering, .. } => {
-                Some(family(&offering.instance_type))
+                Some(offering.instance_type.family())
             }
             Self::Quota { family, .. } => Some(family),
             Self::Subnet(_) | Self::CapacityType(_) | Self::Reservation(_) | Self::Request(_) => None,
@@ -220,9 +220,4 @@ impl<'a> WantedOffering<'a> {
     pub const fn new(offering: &'a OfferingKey, vcpus: u32) -> Self {
         Self { offering, vcpus, requests: &[], reservation: None }
     }
-}
-
-/// `m5` of `m5.large`.
-pub(super) fn family(instance_type: &InstanceType) -> &str {
-    instance_type.as_str().split('.').next().unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::key::{UnavailableKey, WantedOffering, family};
+use super::key::{UnavailableKey, WantedOffering};
 use super::mark::{Mark, MarkState};
 
 /// All marks of a region, by subject.
@@ -76,7 +76,7 @@ impl Marks {
 
     /// Marks that concern an offering, even without effect.
     pub fn concerning<'a>(&'a self, wanted: &'a WantedOffering<'_>) -> impl Iterator<Item = &'a Mark> {
-        let of_family = self.by_family.get(family(&wanted.offering.instance_type));
+        let of_family = self.by_family.get(wanted.offering.instance_type.family());
         let keys = of_family.into_iter().flatten().chain(&self.wide);
         keys.filter_map(|key| self.marks.get(key)).filter(|mark| mark.concerns(wanted))
     }
