@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tenon_domain::registry::Allowances;
+use tenon_domain::instance_family::FamilyPattern;
+use tenon_domain::registry::{Allowances, Permission};
 
 use super::reader::PropertyReader;
 
@@ -23,7 +24,17 @@ impl PropertyReader<'_> {
             }),
             snapshot_tags: self.snapshot_tags(),
             max_nodes: self.parsed_if("MaxNodes", "a whole number", |text| text.parse().ok()),
+            max_vcpus: self.parsed_if("MaxVcpus", "a whole number", |text| text.parse().ok()),
+            families: self.list("AllowedFamilies", FamilyPattern::FORM, |text| text.parse().ok()),
+            public_addresses: self.permission("AllowPublicAddresses"),
+            imds_v1: self.permission("AllowImdsV1"),
+            user_data: self.permission("AllowUserData"),
         }
+    }
+
+    /// What earlier stacks don't name is allowed.
+    fn permission(&mut self, name: &'static str) -> Permission {
+        self.parsed_if(name, "`true` or `false`", Permission::parse).unwrap_or_default()
     }
 
     /// Without a tag anything in the account could be used, so there must be one.

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use tenon_domain::budget::BudgetNodes;
-use tenon_domain::registry::{ClusterSettings, FeatureGate, GateName, MinValuesPolicy, PreferencePolicy};
+use tenon_domain::instance_family::FamilyPattern;
+use tenon_domain::registry::{
+    Allowances, ClusterSettings, FeatureGate, GateName, MinValuesPolicy, Permission, PreferencePolicy,
+};
 
 use super::*;
 
@@ -95,6 +98,26 @@ fn an_entry_is_what_the_stack_says() {
 }
 
 #[test]
+fn what_a_stack_bounds_is_in_the_entry_and_what_it_leaves_out_is_not_bounded() {
+    let allowed = |change: &[(&str, Option<Value>)]| parsed(change).unwrap().allowed;
+    let least = allowed(&[]);
+    assert_eq!((least.max_vcpus, least.families.len()), (None, 0));
+    let permissions = |allowed: &Allowances| [allowed.public_addresses, allowed.imds_v1, allowed.user_data];
+    assert_eq!(permissions(&least), [Permission::Allowed; 3]);
+    assert_eq!(allowed(&[("AllowedFamilies", Some(json!([""])))]), least);
+    let bounded = allowed(&[
+        ("MaxVcpus", Some(json!("400"))),
+        ("AllowedFamilies", Some(json!(["m7g", " c7*"]))),
+        ("AllowPublicAddresses", Some(json!("false"))),
+        ("AllowImdsV1", Some(json!("false"))),
+        ("AllowUserData", Some(json!("false"))),
+    ]);
+    assert_eq!(bounded.max_vcpus, Some(400));
+    assert_eq!(bounded.families.iter().map(FamilyPattern::as_str).collect::<Vec<_>>(), ["c7*", "m7g"]);
+    assert_eq!(permissions(&bounded), [Permission::Denied; 3]);
+}
+
+#[test]
 fn all_that_is_wrong_is_told_at_once() {
     check(
         &[
@@ -172,6 +195,11 @@ fn every_property_has_its_form() {
     assert_eq!(wrong("SnapshotTags", json!(["team=data"])), 1);
     assert_eq!(wrong("SnapshotTags", json!(["a"])), 1);
     assert_eq!(wrong("MaxNodes", json!("many")), 1);
+    assert_eq!(wrong("MaxVcpus", json!("1.5")), 1);
+    assert_eq!(wrong("AllowedFamilies", json!(["m7g.large"])), 1);
+    for permission in ["AllowPublicAddresses", "AllowImdsV1", "AllowUserData"] {
+        assert_eq!(wrong(permission, json!("no")), 1);
+    }
     assert_eq!(wrong("DisruptionBudget", json!("a few")), 1);
     let settings = ["LearnedMemory", "ZonalShift", "DryRuns", "ConsoleOutput", "VoluntaryDisruption"];
     for gate in settings.into_iter().chain(GateName::ALL.map(GateName::as_str)) {

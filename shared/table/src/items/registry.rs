@@ -2,11 +2,11 @@
 //!
 //! Decides the defaults of optional values: settings and gates.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tenon_domain::budget::BudgetNodes;
 use tenon_domain::registry::{
-    Allowances, ClusterSettings, FeatureGate, GateName, Gates, MinValuesPolicy, PlanPolicies,
+    Allowances, ClusterSettings, FeatureGate, GateName, Gates, MinValuesPolicy, Permission, PlanPolicies,
     PreferencePolicy, Registry,
 };
 
@@ -56,6 +56,18 @@ impl ItemForm for Registry {
                 to.labels(SNAPSHOT_TAGS, &self.allowed.snapshot_tags);
             }
             to.number_if("max_nodes", self.allowed.max_nodes);
+            to.number_if(MAX_VCPUS, self.allowed.max_vcpus);
+            if !self.allowed.families.is_empty() {
+                to.texts(FAMILIES, &self.allowed.families);
+            }
+            for (name, permission) in [
+                (PUBLIC_ADDRESSES, self.allowed.public_addresses),
+                (IMDS_V1, self.allowed.imds_v1),
+                (USER_DATA, self.allowed.user_data),
+            ] {
+                // An entry without a word about it allows it, as entries of earlier stacks do.
+                to.truth_if(name, (permission == Permission::Denied).then_some(false));
+            }
         });
     }
 
@@ -71,24 +83,7 @@ impl ItemForm for Registry {
             gates: from.map_if("gates", read_gates)?.unwrap_or_default(),
             agent_queue: from.string("agent_queue")?,
             agent_role: from.string("agent_role")?,
-            allowed: from.map("allowed", |from| {
-                Ok(Allowances {
-                    node_roles: read_node_roles(from)?,
-                    instance_profiles: from.texts("instance_profiles")?,
-                    subnet_tags: from.labels("subnet_tags")?,
-                    security_group_tags: from.labels("security_group_tags")?,
-                    image_owners: from.texts("image_owners")?,
-                    snapshot_owners: match from.value_if(SNAPSHOT_OWNERS) {
-                        Some(_) => from.texts(SNAPSHOT_OWNERS)?,
-                        None => BTreeSet::new(),
-                    },
-                    snapshot_tags: match from.value_if(SNAPSHOT_TAGS) {
-                        Some(_) => from.labels(SNAPSHOT_TAGS)?,
-                        None => BTreeMap::new(),
-                    },
-                    max_nodes: from.u32_if("max_nodes")?,
-                })
-            })?,
+            allowed: from.map("allowed", read_allowances)?,
         })
     }
 }
@@ -97,6 +92,11 @@ const NODE_ROLES: &str = "node_roles";
 const NODE_PROFILES: &str = "node_profiles";
 const SNAPSHOT_OWNERS: &str = "snapshot_owners";
 const SNAPSHOT_TAGS: &str = "snapshot_tags";
+const MAX_VCPUS: &str = "max_vcpus";
+const FAMILIES: &str = "families";
+const PUBLIC_ADDRESSES: &str = "public_addresses";
+const IMDS_V1: &str = "imds_v1";
+const USER_DATA: &str = "user_data";
 const LEARNED_MEMORY: &str = "learned_memory";
 const ZONAL_SHIFT: &str = "zonal_shift";
 const DRY_RUNS: &str = "dry_runs";
@@ -126,6 +126,32 @@ fn read_node_roles(from: Fields<'_>) -> Result<BTreeMap<String, String>, FieldEr
         (role, profile)
     };
     Ok(roles.into_iter().map(with_profile).collect())
+}
+
+/// What an entry of an earlier stack doesn't name isn't bounded.
+fn read_allowances(from: Fields<'_>) -> Result<Allowances, FieldError> {
+    let permission = |name| {
+        let allowed = from.truth_if(name)?.unwrap_or(true);
+        Ok(if allowed { Permission::Allowed } else { Permission::Denied })
+    };
+    Ok(Allowances {
+        node_roles: read_node_roles(from)?,
+        instance_profiles: from.texts("instance_profiles")?,
+        subnet_tags: from.labels("subnet_tags")?,
+        security_group_tags: from.labels("security_group_tags")?,
+        image_owners: from.texts("image_owners")?,
+        snapshot_owners: from.texts_if(SNAPSHOT_OWNERS)?.unwrap_or_default(),
+        snapshot_tags: match from.value_if(SNAPSHOT_TAGS) {
+            Some(_) => from.labels(SNAPSHOT_TAGS)?,
+            None => BTreeMap::new(),
+        },
+        max_nodes: from.u32_if("max_nodes")?,
+        max_vcpus: from.u32_if(MAX_VCPUS)?,
+        families: from.texts_if(FAMILIES)?.unwrap_or_default(),
+        public_addresses: permission(PUBLIC_ADDRESSES)?,
+        imds_v1: permission(IMDS_V1)?,
+        user_data: permission(USER_DATA)?,
+    })
 }
 
 fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {

@@ -1,5 +1,6 @@
 //! One example of every kind: its golden form, its reading, and the error for a broken one.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use tenon_domain::catalog::LearnedRecord;
@@ -12,7 +13,9 @@ use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
 use tenon_domain::launch_verdict::ClassVerdicts;
 use tenon_domain::money::Currency;
 use tenon_domain::placement::LaunchPlacement;
-use tenon_domain::registry::{FeatureGate, MinValuesPolicy, PlanPolicies, PreferencePolicy, Registry};
+use tenon_domain::registry::{
+    Allowances, FeatureGate, MinValuesPolicy, Permission, PlanPolicies, PreferencePolicy, Registry,
+};
 use tenon_domain::unavailable::{Mark, OfferingKey};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
@@ -254,6 +257,25 @@ fn roles_of_a_registry_of_before_have_profiles_of_their_names() {
     let read = from_item::<Registry>(&key, &item).unwrap();
     assert_eq!(read.allowed.node_roles, tags(&[("nodes", "nodes"), ("team", "team")]));
     assert_eq!(to_item(&read), item, "there is nothing to say of such profiles");
+}
+
+#[test]
+fn an_entry_of_a_stack_before_the_bounds_has_none() {
+    let (key, mut item) = (keys::registry(&region(), &cluster()), to_item(&registry_entry()));
+    let Some(Value::M(allowed)) = item.get_mut("allowed") else { panic!() };
+    for bound in ["max_vcpus", "families", "public_addresses", "imds_v1", "user_data"] {
+        allowed.remove(bound).unwrap();
+    }
+    let read = from_item::<Registry>(&key, &item).unwrap().allowed;
+    let unbounded = Allowances {
+        max_vcpus: None,
+        families: BTreeSet::new(),
+        public_addresses: Permission::Allowed,
+        imds_v1: Permission::Allowed,
+        user_data: Permission::Allowed,
+        ..registry_entry().allowed
+    };
+    assert_eq!(read, unbounded);
 }
 
 #[test]

@@ -28,7 +28,9 @@ use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::placement::ResolvedPlacementGroup;
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
-use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, GateName, Gates, Registry};
+use tenon_domain::registry::{
+    Allowances, ClusterSettings, FeatureGate, GateName, Gates, Permission, Registry,
+};
 use tenon_domain::report::Shown;
 use tenon_domain::reservation::{ClassReservation, MatchCriteria, ReservationKind, ReservedCapacity};
 use tenon_domain::resources::{ResourceList, ResourceName};
@@ -221,6 +223,11 @@ pub(super) fn registry_entry() -> Registry {
             snapshot_owners: strings(&["111122223333"]),
             snapshot_tags: tags(&[("team", "*")]),
             max_nodes: Some(100),
+            max_vcpus: Some(400),
+            families: ["c7*", "m7g"].map(|pattern| pattern.parse().unwrap()).into(),
+            public_addresses: Permission::Denied,
+            imds_v1: Permission::Denied,
+            user_data: Permission::Denied,
         },
     }
 }
