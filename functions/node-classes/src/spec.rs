@@ -8,6 +8,7 @@ use tenon_domain::api::node_class::{
 };
 use tenon_domain::catalog::AmiFamily;
 use tenon_domain::catalog::settings::KubeletProblem;
+use tenon_domain::class_allowance::forbidden;
 use tenon_domain::class_status::{ConditionReason, Seen};
 use tenon_domain::registry::Registry;
 use tenon_domain::tags;
@@ -122,7 +123,7 @@ impl Queries {
     }
 }
 
-/// Problems of the spec itself that EC2 or the nodes would refuse.
+/// Problems of the spec itself: what EC2 or the nodes would refuse, and what the cluster's stack doesn't allow.
 #[must_use]
 pub fn validate(class: &Ec2NodeClass, registry: &Registry) -> Seen<()> {
     // The peer's are refused when a manifest is read; ours it accepts, so they are a condition of the class.
@@ -130,6 +131,11 @@ pub fn validate(class: &Ec2NodeClass, registry: &Registry) -> Seen<()> {
     if let Some(tag) = class.tags.keys().find(reserved) {
         let message = format!("`spec.tags` has `{tag}`, a tag that Tenon sets itself: remove it");
         return Seen::Refused { reason: ConditionReason::TagValidationFailed, message };
+    }
+    let forbidden = forbidden(&registry.allowed, class);
+    if !forbidden.is_empty() {
+        let told: Vec<String> = forbidden.iter().map(ToString::to_string).collect();
+        return Seen::Refused { reason: ConditionReason::NotAllowed, message: told.join("; ") };
     }
     match &class.settings.kubelet.problem {
         Some(KubeletProblem::Invalid(message)) => {

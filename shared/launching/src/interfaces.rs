@@ -8,13 +8,38 @@
 use serde::{Deserialize, Serialize};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::catalog::settings::{ConnectionTracking, InterfaceType, NetworkInterface};
-use tenon_domain::registry::IpFamily;
+use tenon_domain::registry::{IpFamily, Permission};
 use tenon_ec2::port::{InterfaceKind, NetworkInterfaceSpec, PrimaryIpv6};
 
-/// The interfaces of a class's instances: those of `networkInterfaces`; otherwise the launch's EFA interfaces, one on
-/// each network card; otherwise the primary one, if there is anything to say of it.
-pub(crate) fn interfaces(class: &Ec2NodeClass, family: IpFamily, efa: u32) -> Vec<NetworkInterfaceSpec> {
+/// The interfaces of a class's instances, none with a public address where the cluster's stack denies them. A subnet may
+/// give one by default, so a single interface asks for none. EC2 gives instances with several interfaces no public
+/// address, and refuses the parameter for them, whatever its value (User Guide, "Amazon EC2 instance IP addressing", and
+/// aws/karpenter-provider-aws pull request 5666, read November 2026).
+pub(crate) fn interfaces(
+    class: &Ec2NodeClass,
+    family: IpFamily,
+    efa: u32,
+    public: Permission,
+) -> Vec<NetworkInterfaceSpec> {
     let primary = primary(class, family);
+    match public {
+        Permission::Allowed => asked_for(class, primary, efa),
+        Permission::Denied => {
+            let none = NetworkInterfaceSpec { associate_public_ip: Some(false), ..primary };
+            let made = asked_for(class, none, efa);
+            if made.len() == 1 {
+                return made;
+            }
+            made.into_iter()
+                .map(|interface| NetworkInterfaceSpec { associate_public_ip: None, ..interface })
+                .collect()
+        }
+    }
+}
+
+/// Those of `networkInterfaces`; otherwise the launch's EFA interfaces, one on each network card; otherwise the primary
+/// one, if there is anything to say of it.
+fn asked_for(class: &Ec2NodeClass, primary: NetworkInterfaceSpec, efa: u32) -> Vec<NetworkInterfaceSpec> {
     let own = &class.settings.network_interfaces;
     if !own.is_empty() {
         return own.iter().map(|interface| of_class(interface, primary)).collect();
@@ -194,7 +219,7 @@ mod tests {
     fn check_efa(efa: u32, change: impl FnOnce(&mut Ec2NodeClass), expected: &[NetworkInterfaceSpec]) {
         let mut class = class("default");
         change(&mut class);
-        check_made(&interfaces(&class, IpFamily::Ipv4, efa), expected);
+        check_made(&interfaces(&class, IpFamily::Ipv4, efa, Permission::Allowed), expected);
     }
 
     /// Also that the stored form reads back.
@@ -301,12 +326,37 @@ mod tests {
             ipv6: Some(PrimaryIpv6 { prefix_count }),
             ..NetworkInterfaceSpec::default()
         };
-        check_made(&interfaces(&class, IpFamily::Ipv6, 0), &[ipv6(None)]);
+        let made = |class: &Ec2NodeClass, efa| interfaces(class, IpFamily::Ipv6, efa, Permission::Allowed);
+        check_made(&made(&class, 0), &[ipv6(None)]);
         class.ip_prefix_count = Some(1);
-        check_made(&interfaces(&class, IpFamily::Ipv6, 0), &[ipv6(Some(1))]);
+        check_made(&made(&class, 0), &[ipv6(Some(1))]);
         let (kind, delete_on_termination) = (Some(InterfaceKind::Efa), Some(true));
         let card = NetworkInterfaceSpec { card: Some(0), kind, delete_on_termination, ..ipv6(Some(1)) };
-        check_made(&interfaces(&class, IpFamily::Ipv6, 1), &[card]);
+        check_made(&made(&class, 1), &[card]);
+    }
+
+    #[test]
+    fn where_public_addresses_are_denied_one_interface_asks_for_none_and_several_say_nothing() {
+        let check = |public, efa, own: &[u32], expected: &[Option<bool>]| {
+            let mut class = class("default");
+            class.associate_public_ip = public;
+            let interface = |device: &u32| NetworkInterface {
+                network_card_index: 0,
+                device_index: *device,
+                interface_type: InterfaceType::Interface,
+            };
+            class.settings.network_interfaces = own.iter().map(interface).collect();
+            let made = interfaces(&class, IpFamily::Ipv4, efa, Permission::Denied);
+            let asked: Vec<_> = made.iter().map(|interface| interface.associate_public_ip).collect();
+            assert_eq!(asked, expected, "{public:?}, {efa} for EFA, own {own:?}");
+        };
+        for public in [None, Some(false), Some(true)] {
+            check(public, 0, &[], &[Some(false)]);
+            check(public, 1, &[], &[Some(false)]);
+            check(public, 2, &[], &[None, None]);
+            check(public, 0, &[0], &[Some(false)]);
+            check(public, 0, &[0, 1], &[None, None]);
+        }
     }
 
     #[test]

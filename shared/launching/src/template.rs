@@ -95,7 +95,12 @@ pub fn template(
             },
         }),
         monitoring: class.detailed_monitoring.then_some(Monitoring::Detailed),
-        network_interfaces: interfaces(class, registry.ip_family(), site.efa_interfaces),
+        network_interfaces: interfaces(
+            class,
+            registry.ip_family(),
+            site.efa_interfaces,
+            registry.allowed.public_addresses,
+        ),
         nested_virtualization: class.settings.nested_virtualization,
         network_interface_tags: tags.clone(),
         reservations: ReservedCapacity::behind(&registry.gates).map(|_| {

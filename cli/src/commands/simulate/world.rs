@@ -147,6 +147,7 @@ fn pools(
             usage: usage(pool, manifests),
             readiness,
             nodes_left: None,
+            vcpus_left: None,
             standing: PoolStanding::Trusted,
             without: None,
         });

@@ -8,7 +8,7 @@ use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::class_status::ConditionStatus;
 use tenon_domain::image::{ImageFacts, ImageRecord, ImageState};
 use tenon_domain::journal::{Decision, Subject, SubjectKind};
-use tenon_domain::registry::Allowances;
+use tenon_domain::registry::{Allowances, Permission};
 use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_ec2::port::Tags;
 use tenon_harness::RungBell;
@@ -319,6 +319,26 @@ fn reserved_tags_fail_the_validation() {
         json!({"tags": tags}),
         "ValidationSucceeded=False TagValidationFailed",
         "tenon.dev/launch",
+    );
+}
+
+#[test]
+fn what_the_stack_denies_a_class_fails_the_validation() {
+    let strict = || Allowances {
+        public_addresses: Permission::Denied,
+        imds_v1: Permission::Denied,
+        user_data: Permission::Denied,
+        ..allowances()
+    };
+    let check_denied = |spec: serde_json::Value, message: &str| {
+        check(strict(), spec, "ValidationSucceeded=False NotAllowed", message);
+    };
+    check_denied(json!({"associatePublicIPAddress": true}), "`AllowPublicAddresses=false`: remove it");
+    check_denied(json!({"metadataOptions": {"httpTokens": "optional"}}), "set it to `required`");
+    check_denied(json!({"userData": "#!/bin/sh"}), "`spec.userData` not allowed");
+    check_denied(
+        json!({"associatePublicIPAddress": true, "userData": "#!/bin/sh"}),
+        "or set it to `false`; `spec.userData` not allowed",
     );
 }
 

@@ -5,7 +5,7 @@ use crate::testing::{class, registry, status};
 use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::catalog::settings::ConnectionTracking;
-use tenon_domain::registry::{FeatureGate, GateName, Gates, Registry};
+use tenon_domain::registry::{FeatureGate, GateName, Gates, Permission, Registry};
 use tenon_domain::reservation::ReservationKind;
 
 /// The template of a launch to this site, of a class and in a cluster as changed.
@@ -112,6 +112,18 @@ fn another_rate_of_initialization_is_another_template_and_none_is_stored_as_befo
     assert_ne!(made(Some(100)).name, made(Some(300)).name);
     assert!(!to_stored(&none).contains("initialization_rate"), "{}", to_stored(&none));
     assert_eq!(from_stored(&to_stored(&none)).unwrap(), none);
+}
+
+/// A subnet may give public addresses by default.
+#[test]
+fn a_stack_that_denies_public_addresses_makes_launches_ask_for_none() {
+    let made = |permission| {
+        made_at(&[], LaunchSite::default(), |registry, _| registry.allowed.public_addresses = permission)
+    };
+    let (allowed, denied) = (made(Permission::Allowed), made(Permission::Denied));
+    assert_eq!(allowed, made_of(|_| ()), "templates of before keep their name");
+    assert_eq!(denied, made_of(|class| class.associate_public_ip = Some(false)));
+    assert_eq!(from_stored(&to_stored(&denied)).unwrap(), denied);
 }
 
 #[test]

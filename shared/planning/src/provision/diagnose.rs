@@ -15,8 +15,9 @@ use tenon_domain::unavailable::FIRST_HOLD;
 
 use super::attachments::VolumesExceeded;
 use super::input::{PoolInput, PoolReadiness};
+use super::limits::Limit;
 use super::needs::{Alternative, PodGroup, ports_conflict};
-use super::pool::{Limit, Pool, Type, taken_from};
+use super::pool::{Pool, Type, taken_from};
 use super::report::{Reason, UnschedulableCause};
 
 /// Why a pool that isn't ready can't be used.
@@ -105,7 +106,7 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now:
         let used_up = types.iter().any(|one| one.option.available(merged).next().is_some());
         if used_up || gone().any(is_temporary) {
             return Reason::AllOfferingsUnavailable {
-                types: types.len(),
+                types: types.iter().filter(|one| !is_barred(one, merged)).count(),
                 zones: zones(types, merged),
                 until: asked_for_at(gone(), now),
             };
@@ -114,7 +115,7 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now:
             Some(waiting) if gone().any(|why| *why == Unavailability::PriceUnknown) => {
                 Reason::NodeClassNotReady { waiting: waiting.clone() }
             }
-            Some(_) | None => Reason::NoOffering,
+            Some(_) | None => not_allowed(types, merged).unwrap_or(Reason::NoOffering),
         };
     }
     let exceeded = |one: &&Type<'_>| {
@@ -128,9 +129,25 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now:
         return match limit {
             Limit::Pool(resource) => Reason::LimitsExceeded { resource: resource.clone() },
             Limit::ClusterNodes => Reason::MaxNodesReached,
+            Limit::ClusterVcpus => Reason::MaxVcpusReached,
         };
     }
     pool.min_values_refusal(merged, &available).unwrap_or(Reason::StepBudgetExhausted)
+}
+
+/// Whether only the cluster's stack is against a type that is offered.
+fn is_barred(one: &Type<'_>, merged: &Requirements) -> bool {
+    let mut offerings = one.option.offerings.iter().filter(|offering| offering.goes_with(merged));
+    offerings
+        .any(|offering| offering.availability == Availability::Unavailable(Unavailability::FamilyNotAllowed))
+}
+
+/// The families that only the cluster's stack is against, if there are any.
+fn not_allowed(types: &[&Type<'_>], merged: &Requirements) -> Option<Reason> {
+    let barred = types.iter().filter(|one| is_barred(one, merged));
+    let families: BTreeSet<&str> = barred.map(|one| one.option.facts.name.family()).collect();
+    let families: Vec<String> = families.into_iter().map(str::to_owned).collect();
+    (!families.is_empty()).then_some(Reason::FamiliesNotAllowed { families })
 }
 
 /// Why the compatible offerings aren't available.
@@ -183,7 +200,8 @@ const fn is_temporary(why: &Unavailability) -> bool {
         Unavailability::NotOffered
         | Unavailability::NoSubnet
         | Unavailability::Incompatible(_)
-        | Unavailability::PriceUnknown => false,
+        | Unavailability::PriceUnknown
+        | Unavailability::FamilyNotAllowed => false,
     }
 }
 
@@ -199,6 +217,7 @@ fn asked_for_at<'g>(gone: impl Iterator<Item = &'g Unavailability>, now: Timesta
         | Unavailability::NoSubnet
         | Unavailability::Incompatible(_)
         | Unavailability::PriceUnknown
+        | Unavailability::FamilyNotAllowed
         | Unavailability::ZoneShifted
         | Unavailability::ReservationUsedUp
         | Unavailability::ReservationExpiring => None,

@@ -23,8 +23,9 @@ use tenon_domain::resources::ResourceName;
 use super::attachments::VolumesExceeded;
 use super::diagnose;
 use super::input::{ProvisionInput, Purpose};
+use super::limits::Limit;
 use super::needs::{self, Alternative, PodGroup, ports_conflict};
-use super::pool::{Limit, Pool, Type, taken_from};
+use super::pool::{Pool, Type, taken_from};
 use super::report::Reason;
 use super::topology::census;
 use super::{Scope, compiled, measures};
@@ -119,6 +120,11 @@ pub enum ExclusionCause {
     HostPortsTaken,
     /// The region doesn't offer it, or not in the required zones and capacity types.
     NoOffering,
+    /// The cluster's stack doesn't allow its family.
+    FamilyNotAllowed {
+        /// The family.
+        family: String,
+    },
     /// It is offered, but unavailable.
     Unavailable {
         /// The reason of an offering.
@@ -131,6 +137,8 @@ pub enum ExclusionCause {
     },
     /// The cluster has as many nodes as its registry entry allows.
     MaxNodesReached,
+    /// With it, the cluster would have more vCPUs than its registry entry allows.
+    MaxVcpusReached,
 }
 
 impl ExclusionCause {
@@ -157,6 +165,9 @@ impl ExclusionCause {
             Self::TooManyVolumes { driver, .. } => format!("give the pod fewer volumes of `{driver}`"),
             Self::HostPortsTaken => "use another host port in the pod or in the DaemonSet".to_owned(),
             Self::NoOffering => "allow more zones and capacity types in the pod and the NodePool".to_owned(),
+            Self::FamilyNotAllowed { .. } => {
+                "allow other families in the NodePool, or this one in the cluster's stack".to_owned()
+            }
             Self::Unavailable { why: Unavailability::NoSubnet } => {
                 "give the EC2NodeClass a subnet in the zone".to_owned()
             }
@@ -169,6 +180,7 @@ impl ExclusionCause {
                 format!("raise the limit of `{resource}` in the NodePool's `spec.limits`")
             }
             Self::MaxNodesReached => "raise `MaxNodes` in the cluster's stack".to_owned(),
+            Self::MaxVcpusReached => "raise `MaxVcpus` in the cluster's stack".to_owned(),
         }
     }
 }
@@ -185,9 +197,13 @@ impl fmt::Display for ExclusionCause {
             Self::TooManyVolumes { driver, most } => write!(f, "only {most} volumes of `{driver}` a node"),
             Self::HostPortsTaken => f.write_str("a DaemonSet already uses the pod's host ports"),
             Self::NoOffering => f.write_str("not offered in the allowed zones and capacity types"),
+            Self::FamilyNotAllowed { family } => {
+                write!(f, "family `{family}` isn't among `AllowedFamilies` of the cluster's stack")
+            }
             Self::Unavailable { why } => write!(f, "unavailable: {why}"),
             Self::LimitsExceeded { resource } => write!(f, "the `{resource}` limit leaves no room"),
             Self::MaxNodesReached => f.write_str("the cluster has as many nodes as `MaxNodes` allows"),
+            Self::MaxVcpusReached => f.write_str("the cluster has as many vCPUs as `MaxVcpus` allows"),
         }
     }
 }
@@ -366,6 +382,7 @@ fn of_alternative<'t>(
             Err(ExclusionCause::LimitsExceeded { resource: resource.clone() })
         }
         Some(((Limit::ClusterNodes, _), _)) => Err(ExclusionCause::MaxNodesReached),
+        Some(((Limit::ClusterVcpus, _), _)) => Err(ExclusionCause::MaxVcpusReached),
         None => Ok(open),
     }
 }
@@ -377,7 +394,13 @@ fn unavailable(one: &Type<'_>, merged: &Requirements) -> ExclusionCause {
         Availability::Available | Availability::Unavailable(Unavailability::NotOffered) => None,
         Availability::Unavailable(why) => Some(why.clone()),
     });
-    whys.max().map_or(ExclusionCause::NoOffering, |why| ExclusionCause::Unavailable { why })
+    match whys.max() {
+        None => ExclusionCause::NoOffering,
+        Some(Unavailability::FamilyNotAllowed) => {
+            ExclusionCause::FamilyNotAllowed { family: one.option.facts.name.family().to_owned() }
+        }
+        Some(why) => ExclusionCause::Unavailable { why },
+    }
 }
 
 /// The key and the text of the first requirement on which two sides disagree.

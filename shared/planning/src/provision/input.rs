@@ -144,6 +144,8 @@ pub struct PoolInput {
     pub readiness: PoolReadiness,
     /// How many nodes the cluster's registry still allows; `None` for no bound.
     pub nodes_left: Option<u32>,
+    /// How many vCPUs the cluster's registry still allows; `None` for no bound.
+    pub vcpus_left: Option<u32>,
     /// Whether its requests are known to be refused.
     pub standing: PoolStanding,
     /// A missing price list that the pool can do without; offerings priced by it are unavailable.

@@ -21,6 +21,7 @@ mod finish;
 mod front;
 pub mod input;
 mod lanes;
+mod limits;
 mod merge;
 mod min_values;
 mod needs;
@@ -78,6 +79,7 @@ pub(crate) use ways::Ways;
 
 use attachments::VolumeLimits;
 use existing::Rooms;
+use limits::ClusterUse;
 use reserved::ReservedRoom;
 use rest::Rest;
 use round::{PlanAttempt, PlanState};
@@ -120,6 +122,7 @@ pub(crate) fn plan_scope<'a>(
             steps: Steps::new(input.steps),
             room: ReservedRoom::besides(&measures.spent),
             claims: Vec::new(),
+            of_cluster: ClusterUse::default(),
             open: Vec::new(),
             rooms: Rooms::of(scope, measures, &residents),
             census: Census::of(scope, &residents, &keys(&groups)),

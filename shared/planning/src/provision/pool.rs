@@ -15,7 +15,7 @@ use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::registry::MinValuesPolicy;
 use tenon_domain::requirement::{Requirement, Requirements, UndefinedKeys};
-use tenon_domain::resources::{ResourceList, ResourceName};
+use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::tolerates_forbidding;
 
 use super::InputMeasures;
@@ -24,6 +24,7 @@ use super::dense::{DenseAmounts, within};
 use super::domains::DomainAnswers;
 use super::front::{front, thinned};
 use super::input::{PoolInput, PoolReadiness};
+use super::limits::{ClusterUse, Limit, charge, limits_left};
 use super::needs::{Daemon, PodGroup};
 use super::offers::{Offers, OverheadRank, overhead_rank};
 use super::open::OpenOfferings;
@@ -71,8 +72,8 @@ pub(crate) struct Pool<'a> {
     pub(crate) input: &'a PoolInput,
     /// Which offerings count.
     pub(crate) open: OpenOfferings,
-    /// How many nodes the cluster's registry still allows.
-    nodes_left: Option<u32>,
+    /// The rest of the cluster's limits before the plan's claims, in nanos.
+    of_cluster: Vec<(Limit, i128)>,
     /// Whether pods wait where the template's `minValues` can't be met.
     pub(crate) min_values: MinValuesPolicy,
     /// The time, if offerings may be probed beside available ones.
@@ -98,15 +99,6 @@ pub(crate) struct Pool<'a> {
     joined: BTreeMap<(usize, usize), Option<usize>>,
     /// Reservations that the plan has used up.
     closed: BTreeSet<ReservationId>,
-}
-
-/// A limit on the pool's launches.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Limit {
-    /// `spec.limits` of the pool.
-    Pool(ResourceName),
-    /// The nodes that the registry allows the cluster.
-    ClusterNodes,
 }
 
 /// The pool's types and prices for equal requirements.
@@ -193,7 +185,7 @@ impl<'a> Pool<'a> {
             input,
             open,
             min_values: *min_values,
-            nodes_left: spent.nodes_left(input),
+            of_cluster: spent.of_cluster().left(input),
             riders_at: None,
             offered,
             types,
@@ -235,7 +227,7 @@ impl<'a> Pool<'a> {
     /// again.
     pub(crate) fn begin_again(&mut self, spent: &Spent) -> bool {
         self.limits = limits_left(self.input, spent);
-        self.nodes_left = spent.nodes_left(self.input);
+        self.of_cluster = spent.of_cluster().left(self.input);
         self.riders_at = None;
         self.closed.is_empty()
     }
@@ -283,13 +275,13 @@ impl<'a> Pool<'a> {
         self.forget();
     }
 
-    /// Lowers the registry's limit on nodes by the claims of this plan.
-    pub(crate) fn cap_nodes(&mut self, planned: usize) {
-        let planned = u32::try_from(planned).unwrap_or(u32::MAX);
-        let Some(allowed) = self.nodes_left.map(|left| left.saturating_sub(planned)) else { return };
-        let allowed = Quantity::from_integer(i64::from(allowed)).nanos();
-        for (_, left) in self.limits.iter_mut().filter(|(limit, _)| *limit == Limit::ClusterNodes) {
-            *left = allowed.min(*left);
+    /// Lowers the cluster's limits by the claims of this plan, which are of any pool.
+    pub(crate) fn cap(&mut self, planned: ClusterUse) {
+        let allowed = planned.lessened(&self.of_cluster);
+        for (limit, left) in &mut self.limits {
+            if let Some((_, allowed)) = allowed.iter().find(|(of, _)| of == limit) {
+                *left = (*allowed).min(*left);
+            }
         }
     }
 
@@ -437,23 +429,6 @@ impl<'a> DistinctPlaces<'a> {
                 CountedOffering { place, capacity_type: offering.capacity_type, price, index }
             })
             .collect()
-    }
-}
-
-/// The rest of the pool's limits, in nanos: its own, then the cluster's.
-fn limits_left(input: &PoolInput, spent: &Spent) -> Vec<(Limit, i128)> {
-    let usage = spent.usage(input);
-    let left = |name: &ResourceName, limit: Quantity| limit.saturating_sub(usage.get(name)).nanos();
-    let own = input.pool.limits.iter().map(|(name, limit)| (Limit::Pool(name.clone()), left(name, limit)));
-    let nodes = |left| (Limit::ClusterNodes, Quantity::from_integer(i64::from(left)).nanos());
-    own.chain(spent.nodes_left(input).map(nodes)).collect()
-}
-
-/// The charge of a node of a type against a limit.
-fn charge(option: &InstanceTypeOption, limit: &Limit) -> i128 {
-    match limit {
-        Limit::Pool(name) if *name != ResourceName::NODES => option.capacity.get(name).nanos(),
-        Limit::Pool(_) | Limit::ClusterNodes => Quantity::from_integer(1).nanos(),
     }
 }
 

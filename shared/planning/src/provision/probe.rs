@@ -83,7 +83,7 @@ pub(crate) fn last<'a>(
     for preference in [Preference::Kept, Preference::Dropped] {
         for (pool, last) in pools.iter_mut().zip(&mut views) {
             if let Some(last) = last {
-                pool.cap_nodes(filling.state.claims.len());
+                pool.cap(filling.state.of_cluster);
                 let members = filling.members(last, preference);
                 ask(filling, pool, last, &members);
             }

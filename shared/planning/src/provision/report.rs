@@ -13,6 +13,9 @@ use tenon_domain::requirement::Conflict;
 use tenon_domain::resources::{ResourceName, Shortage};
 use tenon_domain::taint::Taint;
 
+/// The most families that a message names.
+const MOST_NAMES: usize = 5;
+
 /// The refusals of a plan, and its cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
@@ -133,6 +136,11 @@ pub enum Reason {
     HostPortsTaken,
     /// No type that fits is offered in the required zones and capacity types.
     NoOffering,
+    /// The cluster's stack doesn't allow the families of the types that fit and are offered.
+    FamiliesNotAllowed {
+        /// The families, never none.
+        families: Vec<String>,
+    },
     /// Every offering that fits is exhausted for now.
     AllOfferingsUnavailable {
         /// How many types fit.
@@ -161,6 +169,8 @@ pub enum Reason {
     },
     /// The cluster has as many nodes as its registry entry allows.
     MaxNodesReached,
+    /// The cluster would have more vCPUs than its registry entry allows.
+    MaxVcpusReached,
     /// The plan's steps ran out first.
     StepBudgetExhausted,
 }
@@ -221,13 +231,9 @@ impl fmt::Display for Reason {
             Self::NoOffering => f.write_str(
                 "no matching instance type is offered in the requested zones and capacity types: allow others",
             ),
+            Self::FamiliesNotAllowed { families } => f.write_str(&not_allowed(families)),
             Self::AllOfferingsUnavailable { types, zones, until } => {
-                let fit = if *types == 1 { "type fits" } else { "types fit" };
-                write!(f, "{types} instance {fit}, none can be had now in {}", quoted(zones.iter()))?;
-                if let Some(until) = until {
-                    write!(f, ", asked for again at `{until}`")?;
-                }
-                f.write_str(": other instance types, zones or capacity types would help")
+                f.write_str(&none_available(*types, zones, *until))
             }
             Self::ZonesShifted { zones } => {
                 let zones = quoted(zones.iter());
@@ -243,6 +249,9 @@ impl fmt::Display for Reason {
             Self::MaxNodesReached => f.write_str(
                 "the cluster has as many nodes as `MaxNodes` allows: raise it in the cluster's stack",
             ),
+            Self::MaxVcpusReached => f.write_str(
+                "the cluster has as many vCPUs as `MaxVcpus` allows: raise it in the cluster's stack",
+            ),
             Self::VolumeUnusable { claim, why } => write!(f, "PersistentVolumeClaim `{claim}`: {why}"),
             Self::NoDomain { key, rules } => write!(
                 f,
@@ -251,6 +260,29 @@ impl fmt::Display for Reason {
             Self::StepBudgetExhausted => f.write_str("planning isn't finished, the next pass continues"),
         }
     }
+}
+
+fn not_allowed(families: &[String]) -> String {
+    let (noun, verb) = if families.len() == 1 { ("family", "isn't") } else { ("families", "aren't") };
+    let told = quoted(families.iter().take(MOST_NAMES));
+    let more = match families.len().saturating_sub(MOST_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "{noun} {told}{more} {verb} among `AllowedFamilies` of the cluster's stack: add to them, or allow other instance \
+         types"
+    )
+}
+
+fn none_available(types: usize, zones: &[Zone], until: Option<Timestamp>) -> String {
+    let fit = if types == 1 { "type fits" } else { "types fit" };
+    let again = until.map(|until| format!(", asked for again at `{until}`")).unwrap_or_default();
+    format!(
+        "{types} instance {fit}, none can be had now in {}{again}: other instance types, zones or capacity types would \
+         help",
+        quoted(zones.iter())
+    )
 }
 
 fn quoted(items: impl Iterator<Item = impl fmt::Display>) -> String {

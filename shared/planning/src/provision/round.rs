@@ -20,6 +20,7 @@ use super::dense::times;
 use super::draft::{Draft, Member, sum};
 use super::existing::Rooms;
 use super::input::{ProvisionInput, Purpose};
+use super::limits::ClusterUse;
 use super::needs::{PodGroup, counted};
 use super::open::OpenOfferings;
 use super::output::{Placement, PlannedClaim};
@@ -87,6 +88,7 @@ impl PlanAttempt<'_, '_, '_> {
                     steps: self.state.steps.clone(),
                     room: ReservedRoom::besides(&self.measures.spent),
                     claims: Vec::new(),
+                    of_cluster: ClusterUse::default(),
                     open: Vec::new(),
                     rooms,
                     census,
@@ -128,6 +130,7 @@ impl PlanAttempt<'_, '_, '_> {
             }
             self.placements.clear();
             self.state.claims.clear();
+            self.state.of_cluster = ClusterUse::default();
             self.state.open.clear();
             self.state.room = ReservedRoom::besides(&self.measures.spent);
             self.state.rooms = rooms.clone();
@@ -218,6 +221,8 @@ pub(crate) struct PlanState<'a> {
     /// The free capacity of reservations.
     pub(crate) room: ReservedRoom,
     pub(crate) claims: Vec<PlannedClaim>,
+    /// What they take of the cluster's limits.
+    pub(crate) of_cluster: ClusterUse,
     /// Those of the claims that later rounds may add pods to.
     pub(crate) open: Vec<OpenClaim>,
     /// The room on nodes.
@@ -257,7 +262,7 @@ impl<'f, 'a> PlanInProgress<'f, 'a> {
         for preference in [Preference::Kept, Preference::Dropped] {
             self.top_up(pools, preference);
             for (pool, due) in pools.iter_mut().zip(&mut due).filter(|(pool, _)| pool.is_ready()) {
-                pool.cap_nodes(self.state.claims.len());
+                pool.cap(self.state.of_cluster);
                 if let Some(due) = due {
                     probe::first(self, pool, due, preference);
                     pool.riders_at = Some(input.now);
@@ -271,7 +276,7 @@ impl<'f, 'a> PlanInProgress<'f, 'a> {
     fn fill(&mut self, pool: &mut Pool<'_>, preference: Preference) {
         self.state.room.close(pool);
         loop {
-            pool.cap_nodes(self.state.claims.len());
+            pool.cap(self.state.of_cluster);
             let members = self.members(pool, preference);
             let drafts = pack::pack(pool, &members, &mut self.state.steps);
             let (drafts, again) = self.state.room.admit(pool, drafts);
@@ -353,6 +358,9 @@ impl<'f, 'a> PlanInProgress<'f, 'a> {
             one.pods.sort();
             self.state.open.extend(OpenClaim::of(pool, &packed, self.state.claims.len()));
             self.state.claims.push(one);
+            if let Some(largest) = pool.types.get(draft.type_index) {
+                self.state.of_cluster.add(&largest.option.capacity);
+            }
         }
         for group in draft.counts.iter().filter_map(|(index, _)| Some(of(*index)?.1)) {
             self.state.census.now_present(&group.is);

@@ -11,15 +11,16 @@ use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
 
 use super::input::{ExistingNode, NodeKind, PoolInput, ProvisionInput, Purpose};
+use super::limits::ClusterUse;
 use super::output::{PlannedClaim, ProvisionPlan};
 use super::pool::Pool;
 use super::report::ProvisionReport;
 use super::{InputMeasures, Scope, measures, plan_scope};
 
-/// What taken plans have used of the pools' limits and of reservations.
+/// What taken plans have used of the limits of pools and of the cluster, and of reservations.
 #[derive(Debug, Default)]
 pub(crate) struct Spent {
-    claims: u32,
+    of_cluster: ClusterUse,
     by_pool: BTreeMap<NodePoolName, ResourceList>,
     reserved: BTreeMap<ReservationId, u32>,
 }
@@ -34,9 +35,9 @@ impl Spent {
         usage
     }
 
-    /// How many nodes the cluster's registry still allows.
-    pub(crate) fn nodes_left(&self, pool: &PoolInput) -> Option<u32> {
-        pool.nodes_left.map(|left| left.saturating_sub(self.claims))
+    /// What they take of the cluster's limits.
+    pub(crate) const fn of_cluster(&self) -> ClusterUse {
+        self.of_cluster
     }
 
     /// How many claims use each reservation.
@@ -50,7 +51,7 @@ impl Spent {
         let types = pool.types.iter().filter(|option| claim.instance_types.contains(&option.facts.name));
         let largest = types.fold(ResourceList::new(), |most, option| most.max(&option.capacity));
         self.by_pool.entry(claim.pool.clone()).or_default().add(&largest.plus(&one));
-        self.claims = self.claims.saturating_add(1);
+        self.of_cluster.add(&largest);
         // All reserved offerings of a claim are of one reservation.
         if let Some(into) = claim.offerings.iter().find_map(|offering| offering.reservation.as_ref()) {
             let claims = self.reserved.entry(into.id.clone()).or_default();

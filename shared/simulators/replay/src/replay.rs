@@ -301,6 +301,8 @@ impl Run {
             for pool in after.pools.iter_mut().filter(|pool| Some(&pool.pool.name) == node.pool.as_ref()) {
                 pool.usage.add(charge);
                 pool.nodes_left = pool.nodes_left.map(|left| left.saturating_sub(1));
+                let vcpus = u32::try_from(charge.get(&ResourceName::CPU).value_ceil()).unwrap_or(u32::MAX);
+                pool.vcpus_left = pool.vcpus_left.map(|left| left.saturating_sub(vcpus));
             }
         }
         for node in &mut after.nodes {

@@ -209,6 +209,7 @@ pub fn pool(name: &str, types: Vec<InstanceTypeOption>) -> PoolInput {
         usage: ResourceList::new(),
         readiness: PoolReadiness::Ready,
         nodes_left: None,
+        vcpus_left: None,
         standing: PoolStanding::Trusted,
         without: None,
     }

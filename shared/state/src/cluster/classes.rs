@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenon_domain::claim::Claim;
 use tenon_domain::claim::joining::{Joining, joining};
+use tenon_domain::class_allowance::forbidden;
 use tenon_domain::class_hash::PoolHash;
-use tenon_domain::class_status::image_for;
+use tenon_domain::class_status::{ConditionReason, image_for};
 
 use crate::view::ClusterView;
 use jiff::SignedDuration;
@@ -159,6 +160,10 @@ impl<'a> ObservedCluster<'a> {
         if !status.is_of(&class.meta) {
             return not_ready(NOT_RESOLVED);
         }
+        // The stack's word counts before the class is judged by it again.
+        if !forbidden(&self.registry.allowed, class).is_empty() {
+            return not_ready(ConditionReason::NotAllowed.as_str());
+        }
         // Only a launch can show that what EC2 refused is mended.
         if !status.launchable() {
             return not_ready(status.obstacle().map_or("Unknown", |obstacle| obstacle.reason_text()));
@@ -270,6 +275,9 @@ impl<'a> ObservedCluster<'a> {
             catalog.offer_reserved(&mut options, &left, nodes, exhaustion);
         }
         options.retain(|option| image_for(&status.images, &option.facts).is_some());
+        let allowed = &self.registry.allowed;
+        let barred = options.iter_mut().filter(|option| !allowed.allows_type(&option.facts.name));
+        barred.for_each(InstanceTypeOption::disallow_family);
         options
     }
 

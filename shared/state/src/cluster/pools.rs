@@ -1,13 +1,17 @@
-//! The pools of new claims, and the used part of their limits.
+//! The pools of new claims, and the used part of their limits and of the cluster's.
 //!
-//! Invariant: a claim without a known type uses as much as the largest of its types.
+//! Invariants: a claim without a known type uses as much as the largest of its types; each claim that holds a node counts
+//! against the cluster's limits, also one whose pool or class is gone.
 
-use std::collections::BTreeSet;
-use tenon_domain::catalog::find_option;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tenon_domain::api::{Node, NodePool};
+use tenon_domain::catalog::facts::InstanceTypeFacts;
+use tenon_domain::catalog::{PartData, find_option};
 use tenon_domain::claim::Claim;
-use tenon_domain::id::{NodeClassName, NodeName};
+use tenon_domain::evidence::CatalogPart;
+use tenon_domain::id::{InstanceType, LaunchId, NodeClassName, NodeName};
 use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
@@ -20,12 +24,11 @@ impl ObservedCluster<'_> {
     /// The pools that claims are planned for. A doubt about a class's launches is for pending pods alone: replacements
     /// of its nodes launch a few at a time anyway.
     pub(super) fn pools(&self, purpose: &Purpose) -> Vec<PoolInput> {
+        let allowed = &self.registry.allowed;
         let live = self.view.claims.values().filter(|claim| holds_node(claim)).count();
-        let nodes_left = self
-            .registry
-            .allowed
-            .max_nodes
-            .map(|most| most.saturating_sub(u32::try_from(live).unwrap_or(u32::MAX)));
+        let nodes_left =
+            allowed.max_nodes.map(|most| most.saturating_sub(u32::try_from(live).unwrap_or(u32::MAX)));
+        let vcpus_left = allowed.max_vcpus.map(|most| most.saturating_sub(self.used_vcpus()));
         let dynamic = self.snapshot.node_pools.iter().filter(|pool| plans(pool));
         dynamic
             .filter_map(|pool| {
@@ -36,6 +39,7 @@ impl ObservedCluster<'_> {
                     usage: self.usage(pool),
                     readiness: judged.readiness.clone(),
                     nodes_left,
+                    vcpus_left,
                     standing: match purpose {
                         Purpose::PendingPods => judged.standing.max(judged.doubt),
                         Purpose::Replacement(_) => judged.standing,
@@ -86,18 +90,54 @@ impl ObservedCluster<'_> {
                 .map(|o| o.capacity.clone())
                 .unwrap_or_default();
         }
-        let request = self
-            .view
-            .launches
-            .get(&claim.launch)
-            .and_then(|l| CreateFleetRequest::from_stored(&l.request).ok());
-        let overrides =
-            request.iter().flat_map(|request| &request.launch_templates).flat_map(|t| &t.overrides);
         let mut most = ResourceList::new();
-        for option in overrides.filter_map(|from| find_option(types, &from.instance_type)) {
+        for option in self.asked_types(claim).iter().filter_map(|name| find_option(types, name)) {
             most.raise(&option.capacity);
         }
         most
+    }
+
+    /// The types that the claim's launch asks for.
+    fn asked_types(&self, claim: &Claim) -> BTreeSet<InstanceType> {
+        let launch = self.view.launches.get(&claim.launch);
+        let request = launch.and_then(|launch| CreateFleetRequest::from_stored(&launch.request).ok());
+        let templates = request.into_iter().flat_map(|request| request.launch_templates);
+        templates.flat_map(|template| template.overrides).map(|from| from.instance_type).collect()
+    }
+
+    /// The vCPUs of the cluster's nodes, whatever became of their pools. A claim without a known type counts as the largest
+    /// that it may be of, so that the cluster's limit holds.
+    fn used_vcpus(&self) -> u32 {
+        let types = self.described();
+        let of_type = |name: &InstanceType| types.and_then(|types| types.get(name)).map(|facts| facts.vcpus);
+        let largest = types.into_iter().flat_map(BTreeMap::values).map(|facts| facts.vcpus).max();
+        // A launch has many claims, and its request is long.
+        let mut asked: BTreeMap<&LaunchId, Option<u32>> = BTreeMap::new();
+        let mut used = 0_u32;
+        for claim in self.view.claims.values().filter(|claim| holds_node(claim)) {
+            let known = match claim.state.instance() {
+                Some(instance) => of_type(&instance.instance_type).or_else(|| self.reported_vcpus(claim)),
+                None => *asked
+                    .entry(&claim.launch)
+                    .or_insert_with(|| self.asked_types(claim).iter().filter_map(of_type).max()),
+            };
+            used = used.saturating_add(known.or(largest).unwrap_or_default());
+        }
+        used
+    }
+
+    /// The vCPUs that the claim's Node reports: EC2 may not describe its type any longer.
+    fn reported_vcpus(&self, claim: &Claim) -> Option<u32> {
+        let cpu = self.node_of(claim)?.capacity.get(&ResourceName::CPU);
+        u32::try_from(cpu.value_ceil()).ok().filter(|vcpus| *vcpus > 0)
+    }
+
+    /// The types that EC2 describes, as far as the catalogue ever had them: a type's vCPUs don't change.
+    fn described(&self) -> Option<&BTreeMap<InstanceType, Arc<InstanceTypeFacts>>> {
+        match &*self.view.parts.get(&CatalogPart::InstanceTypes)?.data {
+            PartData::InstanceTypes(types) => Some(types),
+            PartData::Offerings(_) | PartData::OnDemandPrices(_) | PartData::SpotPrices(_) => None,
+        }
     }
 }
 
