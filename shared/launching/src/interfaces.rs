@@ -13,7 +13,7 @@ use tenon_ec2::port::{InterfaceKind, NetworkInterfaceSpec, PrimaryIpv6};
 
 /// The interfaces of a class's instances, none with a public address where the cluster's stack denies them. A subnet may
 /// give one by default, so a single interface asks for none. EC2 gives instances with several interfaces no public
-/// address, and refuses the parameter for them, whatever its value (User Guide, "Amazon EC2 instance IP addressing", and
+/// address, and refuses the parameter for them (User Guide, "Amazon EC2 instance IP addressing", and
 /// aws/karpenter-provider-aws pull request 5666, read November 2026).
 pub(crate) fn interfaces(
     class: &Ec2NodeClass,

@@ -141,6 +141,11 @@ fn limits_that_are_exceeded_are_seen() {
         !made.claims.is_empty()
     };
     check(claim_faults, allowed, "more nodes than the registry allows");
+    let sized = |world: &mut ProvisionInput, made: &mut ProvisionPlan| {
+        world.pools.iter_mut().for_each(|pool| pool.vcpus_left = Some(0));
+        !made.claims.is_empty()
+    };
+    check(claim_faults, sized, "more vCPUs than the registry allows");
 }
 
 /// Pods that are spread over zones, beside a node of a third zone with a taint that they don't tolerate.

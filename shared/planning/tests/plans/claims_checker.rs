@@ -159,5 +159,9 @@ fn limit_faults(pool: &PoolInput, plan: &ProvisionPlan) -> Vec<String> {
     if pool.nodes_left.is_some_and(|left| claims.len() > left as usize) {
         faults.push(format!("{}: more nodes than the registry allows", pool.pool.name));
     }
+    let vcpus = |claim: &&PlannedClaim| types(claim, pool).map(|one| one.facts.vcpus).max().unwrap_or(0);
+    if pool.vcpus_left.is_some_and(|left| claims.iter().map(vcpus).sum::<u32>() > left) {
+        faults.push(format!("{}: more vCPUs than the registry allows", pool.pool.name));
+    }
     faults
 }

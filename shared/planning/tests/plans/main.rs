@@ -9,6 +9,7 @@ mod broken_plans;
 mod catalogue;
 mod checker;
 mod claims_checker;
+mod cluster_bounds;
 mod counted;
 mod default_spread;
 mod disruption;
