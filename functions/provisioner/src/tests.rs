@@ -1,6 +1,7 @@
 //! The provisioner as a user sees it: claims, instances, and that an interruption anywhere loses and duplicates
 //! nothing.
 
+mod bounds;
 mod bursts;
 mod commits;
 mod lost;

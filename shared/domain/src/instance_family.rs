@@ -12,7 +12,7 @@ use crate::id::InstanceType;
 pub struct FamilyPattern(String);
 
 /// A text that is no pattern of families.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected {}", FamilyPattern::FORM)]
 pub struct FamilyPatternError;
 

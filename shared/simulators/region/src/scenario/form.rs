@@ -49,6 +49,21 @@ pub struct ClusterForm {
     /// The most nodes that its stack allows; no limit where absent.
     #[serde(default)]
     pub max_nodes: Option<u32>,
+    /// The most vCPUs that its stack allows; no limit where absent.
+    #[serde(default)]
+    pub max_vcpus: Option<u32>,
+    /// The families of instance types that its stack allows, such as `m7g` or `m7*`; every family where absent.
+    #[serde(default)]
+    pub allowed_families: Vec<String>,
+    /// Whether its stack allows nodes public addresses; it does where absent.
+    #[serde(default)]
+    pub allow_public_addresses: Option<bool>,
+    /// Whether its stack allows classes version 1 of the instance metadata service; it does where absent.
+    #[serde(default)]
+    pub allow_imds_v1: Option<bool>,
+    /// Whether its stack allows classes user data of their own; it does where absent.
+    #[serde(default)]
+    pub allow_user_data: Option<bool>,
     /// The budget of its stack for all NodePools together, such as `5` or `10%`; none where absent.
     #[serde(default)]
     pub disruption_budget: Option<String>,

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::budget::{BudgetError, BudgetNodes};
 use tenon_domain::id::{ClusterName, InstallationId, InstanceType, ParseIdError, Region as RegionName, Zone};
-use tenon_domain::registry::{Allowances, ClusterSettings, FeatureGate, GateName, Gates, Registry};
+use tenon_domain::instance_family::{FamilyPattern, FamilyPatternError};
+use tenon_domain::registry::{
+    Allowances, ClusterSettings, FeatureGate, GateName, Gates, Permission, Registry,
+};
 use tenon_ec2::data::DataError;
 use tenon_ec2::port::{ImageArchitecture, Tags, cluster_arn};
 use tenon_memory_table::block_on;
@@ -81,6 +84,9 @@ pub enum SetupError {
     /// A cluster's budget can't be understood.
     #[error("a cluster's disruptionBudget")]
     Budget(#[from] BudgetError),
+    /// A cluster's families can't be understood.
+    #[error("a cluster's allowedFamilies")]
+    Families(#[from] FamilyPatternError),
     /// A stack can't be played.
     #[error("the stacks")]
     Wiring(#[from] WiringError),
@@ -214,8 +220,21 @@ fn image_owners(form: &ClusterForm) -> BTreeSet<String> {
     form.image_owners.iter().cloned().collect()
 }
 
+/// The families of instance types that a cluster's stack allows.
+fn families(form: &ClusterForm) -> Result<BTreeSet<FamilyPattern>, FamilyPatternError> {
+    form.allowed_families.iter().map(|text| text.parse::<FamilyPattern>()).collect()
+}
+
 const fn gate(open: bool) -> FeatureGate {
     if open { FeatureGate::Enabled } else { FeatureGate::Disabled }
+}
+
+/// What a stack says of a permission, if it says anything.
+const fn permission(said: Option<bool>) -> Permission {
+    match said {
+        Some(false) => Permission::Denied,
+        Some(true) | None => Permission::Allowed,
+    }
 }
 
 /// Writes the registry entry of the cluster's stack.
@@ -249,6 +268,11 @@ fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) ->
             security_group_tags: discovery,
             image_owners: image_owners(form),
             max_nodes: form.max_nodes,
+            max_vcpus: form.max_vcpus,
+            families: families(form)?,
+            public_addresses: permission(form.allow_public_addresses),
+            imds_v1: permission(form.allow_imds_v1),
+            user_data: permission(form.allow_user_data),
             ..Allowances::default()
         },
     };
