@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use tenon_domain::SignedDuration;
 use tenon_domain::default_spread::DefaultConstraint;
 use tenon_domain::id::{InstallationId, InstanceType, ParseIdError, Region};
+use tenon_domain::instance_family::{FamilyPattern, FamilyPatternError};
 use tenon_domain::registry::{MinValuesPolicy, PlanPolicies, PreferencePolicy};
 
 use crate::errors::{Failure, Problem};
@@ -120,6 +121,10 @@ pub(crate) struct SimulateArgs {
     /// them: spreads pods that have no constraint of their own
     #[arg(long, value_name = "LABEL=SKEW:ACTION", value_parser = parse_default_constraint)]
     pub(crate) default_spread: Vec<DefaultConstraint>,
+    /// Families of instance types that the cluster's stack allows, as its parameter `AllowedFamilies` lists them; all
+    /// where there are none
+    #[arg(long, value_name = "FAMILY", value_delimiter = ',', value_parser = parse_family)]
+    pub(crate) allowed_families: Vec<FamilyPattern>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -152,6 +157,10 @@ fn parse_min_values_policy(text: &str) -> Result<MinValuesPolicy, String> {
 
 fn parse_default_constraint(text: &str) -> Result<DefaultConstraint, String> {
     DefaultConstraint::parse(text).ok_or_else(|| format!("expected {}", DefaultConstraint::FORM))
+}
+
+fn parse_family(text: &str) -> Result<FamilyPattern, String> {
+    text.parse().map_err(|error: FamilyPatternError| error.to_string())
 }
 
 /// `tenon types`.

@@ -57,6 +57,8 @@ golden! {
     simulate_of_volumes: ["simulate", "-f", "storage.yaml", "pool.yaml"];
     simulate_of_volumes_with_a_default_spread: ["simulate", "-f", "storage.yaml", "pool.yaml", "--default-spread", "topology.kubernetes.io/zone=1:DoNotSchedule"];
     simulate_with_a_bad_default_spread: ["simulate", "-f", "pool.yaml", "--default-spread", "zone=1"];
+    simulate_of_allowed_families: ["simulate", "-f", "pool.yaml", "pods.yaml", "--allowed-families", "m5,t3*", "--explain", "batch"];
+    simulate_with_a_bad_family: ["simulate", "-f", "pool.yaml", "--allowed-families", "m7g.large"];
     simulate_of_too_many_pods: ["simulate", "-f", "too-many.yaml", "pool.yaml"];
     simulate_compared: ["simulate", "-f", "pool.yaml", "-f", "pods.yaml", "--compare", "pool.yaml"];
     a_wrong_flag: ["simulate", "--nope"];

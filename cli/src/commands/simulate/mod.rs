@@ -19,7 +19,7 @@ use serde::Serialize;
 use tenon_domain::default_spread::DefaultConstraint;
 use tenon_domain::manifest::ReadManifests;
 use tenon_domain::money::UsdPerHour;
-use tenon_domain::registry::PlanPolicies;
+use tenon_domain::registry::{Allowances, PlanPolicies};
 use tenon_domain::report::counted;
 use tenon_planning::provision::{ProvisionInput, ProvisionPlan, ProvisionReport, plan};
 use tenon_planning::solve as bound;
@@ -63,11 +63,13 @@ struct Compared {
     difference: SimulationDifference,
 }
 
-/// What a simulation takes over from the cluster's settings.
+/// What a simulation takes over from the cluster's settings and its stack.
 #[derive(Debug, Clone, Default)]
 struct SchedulingSettings {
     policies: PlanPolicies,
     default_spread: Vec<DefaultConstraint>,
+    /// What its stack allows.
+    allowed: Allowances,
 }
 
 /// Runs the command.
@@ -80,6 +82,10 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<CommandOutcome, Failure> {
     let settings = SchedulingSettings {
         policies: args.policies.policies(),
         default_spread: args.default_spread.clone(),
+        allowed: Allowances {
+            families: args.allowed_families.iter().cloned().collect(),
+            ..Allowances::default()
+        },
     };
     let first = simulate(&args.filename, &catalog, &settings);
     let second = (!args.compare.is_empty()).then(|| simulate(&args.compare, &catalog, &settings));

@@ -41,7 +41,7 @@ pub(super) fn input(
     let (others, pods): (Vec<Pod>, Vec<Pod>) =
         all_pods.iter().filter(|pod| counts(pod)).cloned().partition(|pod| pod.shape.is_of_other_scheduler());
     warn_of_other_schedulers(&others, warnings);
-    let pools = pools(&manifests, catalog, warnings)?;
+    let pools = pools(&manifests, catalog, settings, warnings)?;
     warn_of_assumed(&pools, catalog, warnings);
     if catalog.origin == PriceOrigin::Borrowed && !pools.is_empty() {
         warnings.push(format!(
@@ -122,11 +122,15 @@ fn warn_of_other_schedulers(pods: &[Pod], warnings: &mut Vec<String>) {
 fn pools(
     manifests: &Manifests,
     catalog: &RegionCatalog,
+    settings: &SchedulingSettings,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<PoolInput>, Failure> {
     let mut types: BTreeMap<&NodeClassName, Arc<Vec<InstanceTypeOption>>> = BTreeMap::new();
     for class in &manifests.node_classes {
-        types.insert(&class.name, Arc::new(options(class, catalog, warnings)?));
+        let mut options = options(class, catalog, warnings)?;
+        let barred = options.iter_mut().filter(|option| !settings.allowed.allows_type(&option.facts.name));
+        barred.for_each(InstanceTypeOption::disallow_family);
+        types.insert(&class.name, Arc::new(options));
     }
     let mut pools = Vec::new();
     for pool in manifests.node_pools.iter().filter(|pool| pool.meta.deleted_at.is_none()) {
