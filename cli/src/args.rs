@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tenon_domain::SignedDuration;
 use tenon_domain::default_spread::DefaultConstraint;
-use tenon_domain::id::{InstallationId, InstanceType, ParseIdError, Region};
+use tenon_domain::id::{ClusterName, InstallationId, InstanceType, ParseIdError, Region};
 use tenon_domain::instance_family::{FamilyPattern, FamilyPatternError};
 use tenon_domain::registry::{MinValuesPolicy, PlanPolicies, PreferencePolicy};
 
@@ -43,6 +43,8 @@ pub(crate) enum CliCommand {
     Why(WhyArgs),
     /// Sends an event in AWS's form
     Event(EventArgs),
+    /// Checks an AWS account and a cluster, before and after an installation; changes nothing
+    Doctor(DoctorArgs),
 }
 
 /// `-o`.
@@ -341,6 +343,32 @@ pub(crate) struct EventArgs {
     pub(crate) target: TargetArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// `tenon doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each check is passed, warning, failed, unknown or notApplicable; failed ones name the remedy. Exits with 1 if one failed.
+A missing right makes a check unknown. docs/doctor.md has the checks and their rights.
+
+Examples:
+  tenon doctor --cluster prod
+  tenon doctor --region eu-west-1 --installation staging -o json")]
+pub(crate) struct DoctorArgs {
+    /// The cluster, as EKS names it; without, the only one that is registered
+    #[arg(long, value_parser = parse_cluster)]
+    pub(crate) cluster: Option<ClusterName>,
+    #[command(flatten)]
+    pub(crate) region: RegionArgs,
+    /// The installation's id, which is also the name of its table and bus
+    #[arg(long, value_name = "ID", default_value = "tenon", value_parser = parse_installation)]
+    pub(crate) installation: InstallationId,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+fn parse_cluster(text: &str) -> Result<ClusterName, ParseIdError> {
+    ClusterName::parse(text)
 }
 
 /// `tenon local`.

@@ -9,6 +9,8 @@ mod args;
 mod catalogue;
 mod client;
 mod commands;
+#[cfg(feature = "aws")]
+mod doctor;
 mod envelope;
 mod errors;
 mod input;
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         CliCommand::Clear(args) => (args.output.format, commands::clear::run(args)),
         CliCommand::Why(args) => (args.output.format, commands::why::run(args)),
         CliCommand::Event(args) => (args.output.format, commands::event::run(args)),
+        CliCommand::Doctor(args) => (args.output.format, commands::doctor::run(args)),
     };
     match result {
         Ok(outcome) => outcome.into(),

@@ -78,7 +78,8 @@ impl Target for Account {
     }
 }
 
-async fn config(region: &Region) -> SdkConfig {
+/// The configuration of all clients in a region.
+pub(crate) async fn config(region: &Region) -> SdkConfig {
     let http =
         aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https();
     let region = SdkRegion::new(region.as_str().to_owned());
@@ -86,7 +87,9 @@ async fn config(region: &Region) -> SdkConfig {
 }
 
 /// The SDK notices missing credentials only when it signs, and reports them deep in the chain of sources.
-async fn check_credentials(config: &SdkConfig) -> Result<(), Problem> {
+///
+/// # Errors [`Problem`] without credentials.
+pub(crate) async fn check_credentials(config: &SdkConfig) -> Result<(), Problem> {
     let remedy = "sign in with `aws sso login`, or name a profile by `AWS_PROFILE`; to ask a region on this machine, \
                   add `--local`";
     let wrong = |why: String| Problem::new(format!("no AWS credentials: {why}"), remedy);

@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 pub(crate) mod clear;
+pub(crate) mod doctor;
 pub(crate) mod event;
 pub(crate) mod get;
 pub(crate) mod local;

@@ -1,0 +1,242 @@
+//! Checks of the installation: its stacks, its registry, the agent, and what rings.
+
+use tenon_domain::evidence::SNAPSHOT_STALE_AFTER;
+
+use super::cluster::named;
+use super::{Judged, of};
+use crate::doctor::facts::{DoctorFacts, EksFacts, RegistrationFacts, ReportFacts, StackFacts};
+
+/// The parameter by which a stack of `template.yaml` is known among those of an installation.
+const OF_REGION: &str = "LogRetentionDays";
+/// The parameter by which a stack of `infra/cluster.yaml` is known.
+const OF_CLUSTER: &str = "MaxNodes";
+
+/// The region's stack, whatever its name.
+fn of_region(stacks: &[StackFacts]) -> Option<&StackFacts> {
+    stacks.iter().find(|stack| stack.parameters.contains_key(OF_REGION))
+}
+
+/// The cluster's stack, whatever its name.
+fn of_cluster<'a>(stacks: &'a [StackFacts], cluster: &str) -> Option<&'a StackFacts> {
+    let is_of = |stack: &StackFacts| stack.parameters.get("Cluster").is_some_and(|name| name == cluster);
+    stacks.iter().find(|stack| stack.parameters.contains_key(OF_CLUSTER) && is_of(stack))
+}
+
+/// The issuer whose tokens the cluster's stack trusts.
+pub(in crate::doctor) fn issuer<'a>(facts: &'a DoctorFacts, cluster: &str) -> Option<&'a str> {
+    let stack = of_cluster(facts.stacks.as_ref().ok()?, cluster)?;
+    stack.parameters.get("OidcProvider").map(String::as_str).filter(|issuer| !issuer.is_empty())
+}
+
+/// Whether the region's stack is known to be absent.
+fn no_region(facts: &DoctorFacts) -> bool {
+    facts.stacks.as_ref().is_ok_and(|stacks| of_region(stacks).is_none())
+}
+
+pub(super) fn region_stack(facts: &DoctorFacts) -> Judged {
+    let (installation, region) = (&facts.scope.installation, &facts.scope.region);
+    of(&facts.stacks, |stacks| match of_region(stacks) {
+        Some(stack) => deployed(stack, region),
+        None => Judged::failed(
+            format!("no stack of installation `{installation}` is in `{region}`"),
+            format!(
+                "infra/build arm64 && sam deploy --stack-name {installation} --resolve-s3 --region {region} \
+                 --capabilities CAPABILITY_IAM CAPABILITY_AUTO_EXPAND --parameter-overrides Installation={installation}"
+            ),
+        ),
+    })
+}
+
+pub(super) fn cluster_stack(facts: &DoctorFacts) -> Judged {
+    let (installation, region) = (&facts.scope.installation, &facts.scope.region);
+    named(facts, |name, _| {
+        of(&facts.stacks, |stacks| match of_cluster(stacks, name) {
+            Some(stack) => deployed(stack, region),
+            None => Judged::failed(
+                format!("no stack of cluster `{name}` is in `{region}`"),
+                format!(
+                    "deploy infra/cluster.yaml as `{installation}-{name}`: docs/install.md has the command and its \
+                     parameters"
+                ),
+            ),
+        })
+    })
+}
+
+fn deployed(stack: &StackFacts, region: &str) -> Judged {
+    let StackFacts { name, status, .. } = stack;
+    let message = format!("stack `{name}` is {status}");
+    let events = format!("aws cloudformation describe-stack-events --stack-name {name} --region {region}");
+    match status.as_str() {
+        "CREATE_COMPLETE"
+        | "UPDATE_COMPLETE"
+        | "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS"
+        | "IMPORT_COMPLETE"
+        | "IMPORT_ROLLBACK_COMPLETE" => Judged::passed(message),
+        "UPDATE_ROLLBACK_COMPLETE" | "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS" => {
+            Judged::warning(format!("{message}: the last update failed, the one before it runs"), events)
+        }
+        "UPDATE_IN_PROGRESS" => Judged::warning(
+            message,
+            format!("aws cloudformation wait stack-update-complete --stack-name {name} --region {region}"),
+        ),
+        "CREATE_IN_PROGRESS" => Judged::failed(
+            message,
+            format!("aws cloudformation wait stack-create-complete --stack-name {name} --region {region}"),
+        ),
+        _ => Judged::failed(message, events),
+    }
+}
+
+pub(super) fn registration(facts: &DoctorFacts) -> Judged {
+    let installation = &facts.scope.installation;
+    named(facts, |name, cluster| {
+        if no_region(facts) {
+            return Judged::not_applicable("the region's stack makes the registry, and isn't deployed");
+        }
+        of(&facts.registered, |registered| {
+            if registered.is_none() {
+                let message = format!("there is no table `{installation}`");
+                return Judged::failed(
+                    message,
+                    "deploy the region's stack, or restore the table: docs/restore.md",
+                );
+            }
+            of(&cluster.registration, |entry| match entry {
+                Some(entry) => agrees(name, entry, cluster.eks.as_ref().ok().and_then(Option::as_ref)),
+                None if facts.stacks.as_ref().is_ok_and(|stacks| of_cluster(stacks, name).is_none()) => {
+                    Judged::not_applicable("the cluster's stack registers it, and isn't deployed")
+                }
+                None => Judged::failed(
+                    format!("the registry has no entry of cluster `{name}`"),
+                    format!("aws logs tail /aws/lambda/{installation}-registry --since 1h"),
+                ),
+            })
+        })
+    })
+}
+
+/// Compares an entry with EKS's description, where there is one.
+fn agrees(name: &str, entry: &RegistrationFacts, eks: Option<&EksFacts>) -> Judged {
+    let Some(eks) = eks else { return Judged::passed(format!("`{name}` is registered")) };
+    if entry.endpoint != eks.endpoint {
+        return Judged::failed(
+            format!(
+                "the cluster's stack has the endpoint `{}`, and EKS `{}`: nodes won't join",
+                entry.endpoint, eks.endpoint
+            ),
+            "deploy the cluster's stack with the `Endpoint` and `CertificateAuthority` of EKS",
+        );
+    }
+    if entry.kubernetes_version != eks.version {
+        return Judged::warning(
+            format!(
+                "the cluster's stack has Kubernetes {}, and EKS {}",
+                entry.kubernetes_version, eks.version
+            ),
+            format!("deploy the cluster's stack with `KubernetesVersion={}`", eks.version),
+        );
+    }
+    Judged::passed(format!("`{name}` is registered with EKS's endpoint and version"))
+}
+
+pub(super) fn agent(facts: &DoctorFacts) -> Judged {
+    const LOGS: &str = "kubectl logs --namespace tenon-system deployment/tenon-agent";
+    reported(facts, |report| {
+        let Some(report) = report else {
+            return Judged::failed(
+                "the agent never reported",
+                format!("install its chart, as docs/install.md says; if it is: {LOGS}"),
+            );
+        };
+        let age = report.age_seconds;
+        if stale(report) {
+            Judged::failed(format!("the agent is silent: it reported {age} s ago"), LOGS)
+        } else {
+            Judged::passed(format!("the agent reported {age} s ago"))
+        }
+    })
+}
+
+fn stale(report: &ReportFacts) -> bool {
+    report.age_seconds > SNAPSHOT_STALE_AFTER.as_secs()
+}
+
+/// Judges the report of a registered cluster's agent.
+fn reported(facts: &DoctorFacts, judge: impl FnOnce(Option<&ReportFacts>) -> Judged) -> Judged {
+    named(facts, |name, cluster| {
+        if no_region(facts) || matches!(cluster.registration, Ok(None)) {
+            return Judged::not_applicable(format!("`{name}` isn't registered: see `registration`"));
+        }
+        of(&cluster.report, |report| judge(report.as_ref()))
+    })
+}
+
+/// Two controllers must not have the same NodePools. Only the agent's report tells of pods.
+pub(super) fn karpenter(facts: &DoctorFacts) -> Judged {
+    const LIST: &str = "kubectl get deployments -A -l app.kubernetes.io/name=karpenter";
+    named(facts, |_, cluster| {
+        of(&cluster.report, |report| {
+            let live = report.as_ref().and_then(|report| Some((report.karpenter_pods.first()?, report)));
+            if let Some(((namespace, pod), report)) = live {
+                return Judged::failed(
+                    format!(
+                        "Karpenter runs (pod `{namespace}/{pod}`): it and Tenon both launch nodes for the cluster's \
+                         {} NodePools",
+                        report.node_pools
+                    ),
+                    format!(
+                        "kubectl scale deployment -l app.kubernetes.io/name=karpenter --namespace {namespace} \
+                         --replicas 0"
+                    ),
+                );
+            }
+            if report.as_ref().is_some_and(|report| !stale(report)) {
+                return Judged::passed("the agent reports no pod of Karpenter");
+            }
+            Judged::unknown(
+                "no fresh report of the agent tells whether Karpenter runs",
+                format!("`{LIST}` must list none with replicas"),
+            )
+        })
+    })
+}
+
+pub(super) fn alarms(facts: &DoctorFacts) -> Judged {
+    if no_region(facts) {
+        return Judged::not_applicable("the region's stack makes the alarms, and isn't deployed");
+    }
+    of(&facts.alarms, |ringing| {
+        if ringing.is_empty() {
+            return Judged::passed("no alarm is in ALARM");
+        }
+        Judged::failed(
+            format!("in ALARM: `{}`", ringing.join("`, `")),
+            "docs/deploy.md, Alarms, says what to look at",
+        )
+    })
+}
+
+pub(super) fn dead_letters(facts: &DoctorFacts) -> Judged {
+    if no_region(facts) {
+        return Judged::not_applicable("the region's stack makes the queues, and isn't deployed");
+    }
+    of(&facts.dead_letters, |queues| {
+        let full: Vec<String> = queues
+            .iter()
+            .filter(|(_, count)| **count > 0)
+            .map(|(name, n)| format!("`{name}` ({n})"))
+            .collect();
+        match (full.is_empty(), queues.len()) {
+            (false, _) => Judged::failed(
+                format!("messages in {}", full.join(", ")),
+                "docs/deploy.md, Dead letters, says what each queue holds and what to do then",
+            ),
+            (true, 0) => Judged::unknown(
+                format!("no dead-letter queue of `{}` is listed", facts.scope.installation),
+                "check `--installation`, and the resources of the region's stack",
+            ),
+            (true, count) => Judged::passed(format!("{count} dead-letter queues are empty")),
+        }
+    })
+}
