@@ -144,6 +144,24 @@ fn what_is_printed_has_the_form_of_its_schema() {
     check("error", &[&["types", "--nope"][..], &json].concat());
 }
 
+/// Without credentials nobody is asked, so this needs no network.
+#[cfg(feature = "aws")]
+#[test]
+fn a_doctor_without_credentials_has_the_form_of_its_schema() {
+    let mut doctor = Command::new(env!("CARGO_BIN_EXE_tenon"));
+    doctor
+        .args(["doctor", "--cluster", "prod", "-o", "json"])
+        .env_clear()
+        .env("AWS_EC2_METADATA_DISABLED", "true");
+    doctor.env("AWS_CONFIG_FILE", "/dev/null").env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null");
+    let output = doctor.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let schema = schema("doctor");
+    assert_eq!(problems(&schema, &schema, &document, "$"), Vec::<String>::new());
+    assert_eq!((&document["checks"][0]["status"], &document["account"]), (&"failed".into(), &Value::Null));
+}
+
 #[test]
 fn the_check_finds_what_is_wrong() {
     let schema = schema("error");

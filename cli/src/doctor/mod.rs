@@ -97,7 +97,7 @@ fn document<'a>(
 
 /// The checks, and below them the remedies.
 fn table(checks: &[(DoctorCheck, Judged)]) -> String {
-    let mut table = Columns::new(&["CHECK", "STATUS", "FINDING"]);
+    let mut table = Columns::new(&["CHECK", "STATUS", "MESSAGE"]);
     for (check, judged) in checks {
         table.row([check.as_str().to_owned(), judged.status().to_owned(), judged.message().to_owned()]);
     }
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn remedies_stand_below_the_table() {
         let expected = "\
-CHECK         STATUS  FINDING
+CHECK         STATUS  MESSAGE
 region        passed  `us-east-1` is enabled
 region-stack  failed  no stack
 

@@ -471,7 +471,8 @@ fn of_alarms_and_dead_letters() {
             (|_| {}, "passed", "1 dead-letter queues are empty"),
             (
                 |facts| {
-                    drop(facts.dead_letters.as_mut().unwrap().insert("tenon-x-dead-letters".to_owned(), 2))
+                    let queues = facts.dead_letters.as_mut().unwrap();
+                    queues.insert("tenon-x-dead-letters".to_owned(), 2);
                 },
                 "failed",
                 "`tenon-x-dead-letters` (2)",
