@@ -1,7 +1,7 @@
 //! `tenon doctor`: checks of an account and a cluster, before and after an installation.
 //!
-//! Decides the output and the exit status. [`ask`] gets the facts, [`judge`] decides what they mean: a failed check makes
-//! the answer "no", an unknown one doesn't. Nothing is changed anywhere.
+//! Decides the output and the exit status. [`ask`] gets the facts, [`judge`] decides what they mean: a failed check
+//! makes the answer "no", an unknown one doesn't. Nothing is changed anywhere.
 
 mod ask;
 mod facts;

@@ -119,12 +119,19 @@ impl ClusterQuestion<'_> {
         let Self { config, ec2, iam, table, region, name } = self;
         let eks = aws_sdk_eks::Client::new(config);
         let cluster = name.as_str();
+        let there = !matches!(facts.registered, Ok(None));
         let (described, addon, registration, report, classes) = join!(
             within("eks:DescribeCluster", cluster::described(&eks, cluster)),
             within("eks:DescribeAddon", cluster::addon(&eks, cluster)),
-            within("dynamodb:GetItem", table::registration(table, region, name)),
-            within("dynamodb:BatchGetItem", table::report(table, name, now)),
-            within("dynamodb:Query", table::classes(table, name)),
+            within("dynamodb:GetItem", async {
+                if there { table::registration(table, region, name).await } else { Ok(None) }
+            }),
+            within("dynamodb:BatchGetItem", async {
+                if there { table::report(table, name, now).await } else { Ok(None) }
+            }),
+            within("dynamodb:Query", async {
+                if there { table::classes(table, name).await } else { Ok(Vec::new()) }
+            }),
         );
         let entry = registration.as_ref().ok().and_then(Option::as_ref);
         let discovery = || BTreeMap::from([("karpenter.sh/discovery".to_owned(), cluster.to_owned())]);

@@ -62,13 +62,23 @@ impl Cluster {
 
     /// Applies a class and reports it.
     pub(crate) async fn apply_class(&mut self, class: Value) {
-        self.objects.apply(class).expect("the API server takes it");
+        self.apply(class).await;
+    }
+
+    /// Applies an object and reports it.
+    pub(crate) async fn apply(&mut self, object: Value) {
+        self.objects.apply(object).expect("the API server takes it");
         self.report().await;
     }
 
     /// Deletes a class and reports that.
     pub(crate) async fn delete_class(&mut self, name: &str) {
-        let _accepted = self.objects.delete(Kind::Ec2NodeClass, "", name);
+        self.delete(Kind::Ec2NodeClass, "", name).await;
+    }
+
+    /// Deletes an object and reports that.
+    pub(crate) async fn delete(&mut self, kind: Kind, namespace: &str, name: &str) {
+        let _accepted = self.objects.delete(kind, namespace, name);
         self.report().await;
     }
 

@@ -18,6 +18,7 @@ mod cluster;
 mod command_line;
 mod dead_letters;
 mod deploy;
+mod doctor;
 mod figures;
 mod images;
 mod launches;

@@ -15,7 +15,7 @@ use crate::account::{REGION, RehearsalAccount};
 use crate::cluster::Cluster;
 use crate::network::make_network;
 use crate::tools::variable;
-use crate::{catalog, deploy};
+use crate::{catalog, deploy, doctor};
 
 /// The deployment.
 pub(crate) struct RehearsalWorld {
@@ -48,6 +48,8 @@ impl RehearsalWorld {
         serve_prices().await;
         let account = RehearsalAccount::new().await;
         make_network(&account.ec2).await;
+        doctor::names_what_is_missing().await;
+        deploy::make_cluster().await;
         let begun = Instant::now();
         deploy::both_stacks().await;
         println!("both stacks deployed in {:.1} s", begun.elapsed().as_secs_f64());
