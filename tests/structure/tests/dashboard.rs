@@ -1,7 +1,12 @@
 //! The dashboard: each of its metrics is one that AWS publishes for a resource of the stacks, no such resource is left
 //! out, and its queries read the functions' logs.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of an integration test fail as tests do")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of an integration test fail as tests do"
+)]
 
 use std::collections::BTreeSet;
 

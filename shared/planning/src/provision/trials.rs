@@ -50,8 +50,8 @@ impl Spent {
         let one = ResourceList::new().with(ResourceName::NODES, Quantity::from_integer(1));
         let types = pool.types.iter().filter(|option| claim.instance_types.contains(&option.facts.name));
         let largest = types.fold(ResourceList::new(), |most, option| most.max(&option.capacity));
-        self.by_pool.entry(claim.pool.clone()).or_default().add(&largest.plus(&one));
         self.of_cluster.add(&largest);
+        self.by_pool.entry(claim.pool.clone()).or_default().add(&largest.plus(&one));
         // All reserved offerings of a claim are of one reservation.
         if let Some(into) = claim.offerings.iter().find_map(|offering| offering.reservation.as_ref()) {
             let claims = self.reserved.entry(into.id.clone()).or_default();

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use tenon_domain::partition::AwsPartition;
 use tenon_domain::{SignedDuration, Timestamp};
 
 use super::call::Call;
@@ -15,7 +16,7 @@ use super::fleet::{OverrideError, item};
 use super::state::{TwinState, error, later};
 use super::{NotPossible, refuse};
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{InstanceProfileFacts, InstanceProfileSpec, partition};
+use tenon_ec2::port::{InstanceProfileFacts, InstanceProfileSpec};
 
 /// What a profile is that nobody created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl TwinState {
 
     fn iam_arn(&self, kind: &str, name: &str) -> String {
         let (region, account) = (&self.config.region, &self.config.account);
-        format!("arn:{}:iam::{account}:{kind}/{name}", partition(region))
+        format!("arn:{}:iam::{account}:{kind}/{name}", AwsPartition::of(region).name)
     }
 
     /// Whether a launch may name a profile, as EC2 refuses it.

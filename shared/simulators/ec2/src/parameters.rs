@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use tenon_domain::partition::AwsPartition;
+
 use super::call::Call;
 use super::state::{TwinState, error};
 use super::{NotPossible, refuse};
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{PARAMETERS_PER_CALL, Parameter, partition, without_selector};
+use tenon_ec2::port::{PARAMETERS_PER_CALL, Parameter, without_selector};
 
 /// Where AWS's own parameters are.
 const PUBLIC: &str = "/aws/service/";
@@ -54,7 +56,7 @@ impl TwinState {
         let region = &self.config.region;
         let account = if name.starts_with(PUBLIC) { "" } else { self.config.account.as_str() };
         let path = name.trim_start_matches('/');
-        format!("arn:{}:ssm:{region}:{account}:parameter/{path}", partition(region))
+        format!("arn:{}:ssm:{region}:{account}:parameter/{path}", AwsPartition::of(region).name)
     }
 
     /// A parameter's name, from its name or ARN.
