@@ -46,8 +46,6 @@ pub(super) struct DoctorFacts {
     pub(super) stacks: Answer<Vec<StackFacts>>,
     /// The clusters of the registry; `None` if there is no table.
     pub(super) registered: Answer<Option<Vec<String>>>,
-    /// The names of the installation's alarms in the state ALARM.
-    pub(super) alarms: Answer<Vec<String>>,
     /// The installation's dead-letter queues, with their approximate numbers of messages.
     pub(super) dead_letters: Answer<BTreeMap<String, u64>>,
     /// What is known of the cluster; `None` if none is named.
@@ -67,7 +65,6 @@ impl DoctorFacts {
             spot_role: Err(Unanswered::NotAsked),
             stacks: Err(Unanswered::NotAsked),
             registered: Err(Unanswered::NotAsked),
-            alarms: Err(Unanswered::NotAsked),
             dead_letters: Err(Unanswered::NotAsked),
             cluster,
         }

@@ -143,7 +143,8 @@ region-stack, failed:
         assert_eq!(outcome(&checks), CommandOutcome::No);
         let remedy = "allow it".to_owned();
         checks.truncate(1);
-        checks.push((DoctorCheck::Alarms, Judged::Unknown { message: "not allowed".to_owned(), remedy }));
+        checks
+            .push((DoctorCheck::DeadLetters, Judged::Unknown { message: "not allowed".to_owned(), remedy }));
         assert_eq!(outcome(&checks), CommandOutcome::Done);
     }
 }

@@ -1,8 +1,7 @@
-//! Questions about an installation's stacks, alarms and queues.
+//! Questions about an installation's stacks and queues.
 
 use std::collections::BTreeMap;
 
-use aws_sdk_cloudwatch::types::StateValue;
 use aws_sdk_sqs::types::QueueAttributeName;
 use aws_types::SdkConfig;
 use tenon_domain::wake::FunctionName;
@@ -10,8 +9,8 @@ use tenon_domain::wake::FunctionName;
 use super::{Answer, answered};
 use crate::doctor::facts::StackFacts;
 
-/// What else alarms are named after: see `template.yaml` and `infra/cluster.yaml`.
-const ALARMED: [&str; 4] = ["delivery-", "execution-", "agent-silent-", "termination-halted-"];
+/// What else queues are named after: see `template.yaml`.
+const OTHERS: [&str; 2] = ["delivery-", "execution-"];
 /// How the names of dead-letter queues end.
 const DEAD_LETTERS: &str = "-dead-letters";
 
@@ -33,23 +32,13 @@ pub(super) async fn stacks(config: &SdkConfig, installation: &str) -> Answer<Vec
     Ok(facts.filter(ours).collect())
 }
 
-pub(super) async fn alarms(config: &SdkConfig, installation: &str) -> Answer<Vec<String>> {
-    let prefix = format!("{installation}-");
-    let asked = aws_sdk_cloudwatch::Client::new(config).describe_alarms();
-    let asked = asked.alarm_name_prefix(&prefix).state_value(StateValue::Alarm);
-    let pages = asked.into_paginator().send().try_collect().await;
-    let pages = answered("cloudwatch:DescribeAlarms", pages)?;
-    let names = pages.iter().flat_map(|page| page.metric_alarms()).filter_map(|alarm| alarm.alarm_name());
-    Ok(names.filter(|name| is_of(name, &prefix)).map(str::to_owned).collect())
-}
-
-/// Whether an alarm is of the installation of this prefix, and of no other whose id begins like it.
+/// Whether a queue is of the installation of this prefix, and of no other whose id begins like it.
 fn is_of(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|rest| {
         let of_function = |function: FunctionName| {
             rest.strip_prefix(function.as_str()).is_some_and(|end| end.starts_with('-'))
         };
-        FunctionName::ALL.into_iter().any(of_function) || ALARMED.iter().any(|word| rest.starts_with(word))
+        FunctionName::ALL.into_iter().any(of_function) || OTHERS.iter().any(|word| rest.starts_with(word))
     })
 }
 
@@ -79,11 +68,11 @@ mod tests {
     use super::is_of;
 
     #[test]
-    fn another_installation_has_its_own_alarms_and_queues() {
-        for name in ["tenon-catalog-silent", "tenon-agent-silent-prod", "tenon-delivery-dead-letters"] {
+    fn another_installation_has_its_own_queues() {
+        for name in ["tenon-catalog-dead-letters", "tenon-delivery-dead-letters"] {
             assert!(is_of(name, "tenon-"), "{name}");
         }
-        for name in ["tenon-staging-catalog-silent", "tenon-mine", "other-catalog-silent"] {
+        for name in ["tenon-staging-catalog-dead-letters", "tenon-mine", "other-catalog-dead-letters"] {
             assert!(!is_of(name, "tenon-"), "{name}");
         }
     }

@@ -60,7 +60,7 @@ pub(super) async fn facts(question: &DoctorQuestion<'_>, now: Timestamp) -> Doct
     let dynamodb = aws_sdk_dynamodb::Client::new(&config);
     let id = question.installation.as_str();
     let table = DynamoTable::with_call_timeout(&dynamodb, id, QUESTION_TIME);
-    let (caller, region, on_demand_vcpus, spot_vcpus, spot_role, stacks, registered, alarms, dead_letters) = join!(
+    let (caller, region, on_demand_vcpus, spot_vcpus, spot_role, stacks, registered, dead_letters) = join!(
         within("sts:GetCallerIdentity", account::caller(&config)),
         within("ec2:DescribeRegions", account::region(&ec2, question.region)),
         within("servicequotas:GetServiceQuota", account::vcpus(&quotas, account::ON_DEMAND)),
@@ -68,7 +68,6 @@ pub(super) async fn facts(question: &DoctorQuestion<'_>, now: Timestamp) -> Doct
         within("iam:GetRole", account::spot_role(&iam)),
         within("cloudformation:DescribeStacks", installation::stacks(&config, id)),
         within("dynamodb:Query", table::registered(&dynamodb, &table, question)),
-        within("cloudwatch:DescribeAlarms", installation::alarms(&config, id)),
         within("sqs:GetQueueAttributes", installation::dead_letters(&config, id)),
     );
     let only = registered.as_ref().ok().and_then(|known| match known.as_deref() {
@@ -86,7 +85,6 @@ pub(super) async fn facts(question: &DoctorQuestion<'_>, now: Timestamp) -> Doct
         stacks,
         registered: registered
             .map(|known| known.map(|names| names.iter().map(ToString::to_string).collect())),
-        alarms,
         dead_letters,
         cluster: None,
     };

@@ -1,4 +1,4 @@
-//! Checks of the installation: its stacks, its registry, the agent, and what rings.
+//! Checks of the installation: its stacks, its registry, the agent, and what is left undelivered.
 
 use tenon_domain::evidence::SNAPSHOT_STALE_AFTER;
 
@@ -199,21 +199,6 @@ pub(super) fn karpenter(facts: &DoctorFacts) -> Judged {
                 format!("`{LIST}` must list none with replicas"),
             )
         })
-    })
-}
-
-pub(super) fn alarms(facts: &DoctorFacts) -> Judged {
-    if no_region(facts) {
-        return Judged::not_applicable("the region's stack makes the alarms, and isn't deployed");
-    }
-    of(&facts.alarms, |ringing| {
-        if ringing.is_empty() {
-            return Judged::passed("no alarm is in ALARM");
-        }
-        Judged::failed(
-            format!("in ALARM: `{}`", ringing.join("`, `")),
-            "docs/deploy.md, Alarms, says what to look at",
-        )
     })
 }
 

@@ -32,7 +32,6 @@ pub(super) enum DoctorCheck {
     NodeRoles,
     Agent,
     Karpenter,
-    Alarms,
     DeadLetters,
 }
 
@@ -56,7 +55,6 @@ impl DoctorCheck {
             Self::NodeRoles => "node-roles",
             Self::Agent => "agent",
             Self::Karpenter => "karpenter",
-            Self::Alarms => "alarms",
             Self::DeadLetters => "dead-letters",
         }
     }
@@ -161,7 +159,6 @@ pub(super) fn judge(facts: &DoctorFacts) -> Vec<(DoctorCheck, Judged)> {
         (DoctorCheck::NodeRoles, cluster::node_roles(facts)),
         (DoctorCheck::Agent, installation::agent(facts)),
         (DoctorCheck::Karpenter, installation::karpenter(facts)),
-        (DoctorCheck::Alarms, installation::alarms(facts)),
         (DoctorCheck::DeadLetters, installation::dead_letters(facts)),
     ]
 }

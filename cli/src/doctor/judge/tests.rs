@@ -86,7 +86,6 @@ fn well() -> DoctorFacts {
             stack("tenon-prod", &[("MaxNodes", "9"), ("Cluster", "prod"), ("OidcProvider", "")]),
         ]),
         registered: Ok(Some(vec!["prod".to_owned()])),
-        alarms: Ok(Vec::new()),
         dead_letters: Ok(BTreeMap::from([("tenon-images-dead-letters".to_owned(), 0)])),
         cluster: Some(cluster()),
     }
@@ -138,7 +137,7 @@ fn all_is_well() {
     let found = judge(&well());
     let other: Vec<_> = found.iter().filter(|(_, judged)| judged.status() != "passed").collect();
     assert!(other.is_empty(), "{other:?}");
-    assert_eq!(found.len(), 18);
+    assert_eq!(found.len(), 17);
 }
 
 #[test]
@@ -164,12 +163,14 @@ fn without_a_cluster_its_checks_are_not_applicable() {
 #[test]
 fn why_there_is_no_answer_is_told() {
     check(
-        DoctorCheck::Alarms,
+        DoctorCheck::DeadLetters,
         &[
-            (|facts| facts.alarms = Err(DENIED), "unknown", "allow `a:B`"),
-            (|facts| facts.alarms = Err(Unanswered::Late { right: "a:B" }), "unknown", "in time"),
+            (|facts| facts.dead_letters = Err(DENIED), "unknown", "allow `a:B`"),
+            (|facts| facts.dead_letters = Err(Unanswered::Late { right: "a:B" }), "unknown", "in time"),
             (
-                |facts| facts.alarms = Err(Unanswered::Failed { right: "a:B", why: "no route".to_owned() }),
+                |facts| {
+                    facts.dead_letters = Err(Unanswered::Failed { right: "a:B", why: "no route".to_owned() })
+                },
                 "unknown",
                 "`a:B` failed: no route",
             ),
@@ -452,19 +453,7 @@ fn of_the_agent_and_karpenter() {
 }
 
 #[test]
-fn of_alarms_and_dead_letters() {
-    check(
-        DoctorCheck::Alarms,
-        &[
-            (|_| {}, "passed", "no alarm"),
-            (
-                |facts| facts.alarms = Ok(vec!["tenon-catalog-silent".to_owned()]),
-                "failed",
-                "tenon-catalog-silent",
-            ),
-            (without_stacks, "notApplicable", "isn't deployed"),
-        ],
-    );
+fn of_dead_letters() {
     check(
         DoctorCheck::DeadLetters,
         &[
@@ -478,7 +467,6 @@ fn of_alarms_and_dead_letters() {
                 "`tenon-x-dead-letters` (2)",
             ),
             (|facts| facts.dead_letters = Ok(BTreeMap::new()), "unknown", "--installation"),
-            (|facts| facts.dead_letters = Err(DENIED), "unknown", "a:B"),
             (without_stacks, "notApplicable", "isn't deployed"),
         ],
     );

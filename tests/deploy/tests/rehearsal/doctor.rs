@@ -12,8 +12,6 @@ use crate::world::rehearse;
 
 /// Checks whose service the server doesn't have.
 const UNSERVED: [&str; 2] = ["on-demand-quota", "spot-quota"];
-/// The server's alarms see metrics that no service of it sends.
-const ALARMS: &str = "alarms";
 
 /// The exit status, and the checks by their names.
 async fn doctor() -> (Option<i32>, BTreeMap<String, Value>) {
@@ -57,9 +55,8 @@ fn an_installation_passes_until_karpenter_runs_beside_it() {
         let mut cluster = world.cluster.lock().await;
         cluster.report().await;
         let (status, checks) = doctor().await;
-        let failed = with(&checks, "failed");
-        assert!(failed.iter().all(|name| *name == ALARMS), "{checks:#?}");
-        assert_eq!(status, Some(i32::from(!failed.is_empty())));
+        assert_eq!(with(&checks, "failed"), Vec::<&str>::new(), "{checks:#?}");
+        assert_eq!(status, Some(0));
         assert_eq!(with(&checks, "unknown"), UNSERVED, "{checks:#?}");
         assert_eq!(with(&checks, "notApplicable"), ["spot-role"], "the only NodePool is on demand");
         assert_eq!(with(&checks, "warning"), Vec::<&str>::new(), "{checks:#?}");
