@@ -9,9 +9,9 @@ use tenon_table::{Key, Value};
 
 use crate::account::{ACCOUNT, INSTALLATION, REGION};
 use crate::cluster::CLUSTER;
+use crate::eks;
 use crate::network::DISCOVERY;
 use crate::tools::{aws, root, sam};
-use crate::wait::eventually;
 use crate::world::rehearse;
 
 /// The issuer of the cluster's service account tokens.
@@ -42,7 +42,7 @@ async fn cluster_stack() -> String {
     let parameters = [
         ("Installation", INSTALLATION.to_owned()),
         ("Cluster", CLUSTER.to_owned()),
-        ("Endpoint", endpoint().await.expect("EKS has the cluster")),
+        ("Endpoint", eks::endpoint(CLUSTER).await.expect("EKS has the cluster")),
         ("CertificateAuthority", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t".to_owned()),
         ("KubernetesVersion", "1.35".to_owned()),
         ("ServiceCidr", "10.100.0.0/16".to_owned()),
@@ -72,27 +72,13 @@ pub(crate) async fn both_stacks() {
     cluster_stack().await;
 }
 
-/// Makes the cluster in EKS, with the add-on for the agent's credentials. Its API server doesn't exist. CloudFormation
-/// makes no access entries there.
+/// Makes the cluster in EKS, with the add-on for the agent's credentials. CloudFormation makes no access entries there.
 pub(crate) async fn make_cluster() {
-    let role = |name: &str| format!("arn:aws:iam::{ACCOUNT}:role/{name}");
-    let control_plane = role("control-plane");
-    let mut create = vec!["eks", "create-cluster", "--name", CLUSTER, "--kubernetes-version", "1.35"];
-    create.extend(["--role-arn", control_plane.as_str(), "--access-config", "authenticationMode=API"]);
-    create.extend(["--resources-vpc-config", "endpointPublicAccess=true"]);
-    aws(&create).await;
-    eventually("the cluster in EKS", endpoint).await;
+    eks::make_cluster(CLUSTER, "endpointPublicAccess=true").await;
     aws(&["eks", "create-addon", "--cluster-name", CLUSTER, "--addon-name", "eks-pod-identity-agent"]).await;
-    let nodes = role(&node_role());
+    let nodes = format!("arn:aws:iam::{ACCOUNT}:role/{}", node_role());
     let entry = ["--cluster-name", CLUSTER, "--type", "EC2_LINUX", "--principal-arn", nodes.as_str()];
     aws(&[&["eks", "create-access-entry"][..], &entry].concat()).await;
-}
-
-/// The API server's address, once the cluster is active.
-async fn endpoint() -> Option<String> {
-    let found = aws(&["eks", "describe-cluster", "--name", CLUSTER]).await;
-    let active = found["cluster"]["status"] == "ACTIVE";
-    found["cluster"]["endpoint"].as_str().filter(|_| active).map(str::to_owned)
 }
 
 /// The role of the nodes, by the name that Karpenter's getting-started page gives it.

@@ -27,6 +27,17 @@ pub(crate) async fn make_network(ec2: &Client) {
     group.send().await.expect("a security group");
 }
 
+/// Makes a subnet and a security group without tags; their ids.
+pub(crate) async fn make_untagged_network(ec2: &Client) -> (String, String) {
+    let vpc = ec2.create_vpc().cidr_block("10.1.0.0/16").send().await.expect("a VPC");
+    let vpc = vpc.vpc.and_then(|vpc| vpc.vpc_id).expect("a VPC has an id");
+    let subnet = ec2.create_subnet().vpc_id(&vpc).cidr_block("10.1.0.0/24").send().await.expect("a subnet");
+    let group = ec2.create_security_group().group_name("second").description("second").vpc_id(vpc);
+    let group = group.send().await.expect("a security group");
+    let subnet = subnet.subnet.and_then(|subnet| subnet.subnet_id).expect("a subnet has an id");
+    (subnet, group.group_id.expect("a security group has an id"))
+}
+
 /// An image of `tests/servers/moto-images.json`. moto's own images have no architecture, copies have.
 const SOURCE: &str = "ami-00000000000000001";
 
