@@ -82,9 +82,10 @@ fn the_installation_page_prepares_and_registers_a_cluster() {
         let found = aws(&["eks", "describe-cluster", "--name", CLUSTER]).await;
         assert_eq!(Some(entry.endpoint.as_str()), found["cluster"]["endpoint"].as_str());
         assert_eq!(entry.kubernetes_version, "1.35");
-        let roles: Vec<&str> = entry.allowed.node_roles.keys().map(String::as_str).collect();
-        assert_eq!((roles, entry.allowed.max_nodes), (vec![format!("{CLUSTER}-node").as_str()], Some(20)));
-        let policies = aws(&["iam", "list-attached-role-policies", "--role-name", roles[0]]).await;
+        let role = format!("{CLUSTER}-node");
+        let roles: Vec<&String> = entry.allowed.node_roles.keys().collect();
+        assert_eq!((roles, entry.allowed.max_nodes), (vec![&role], Some(20)));
+        let policies = aws(&["iam", "list-attached-role-policies", "--role-name", &role]).await;
         assert_eq!(policies["AttachedPolicies"].as_array().map(Vec::len), Some(3));
         let tag = format!("Name=tag:{DISCOVERY},Values={CLUSTER}");
         let tagged = aws(&["ec2", "describe-subnets", "--filters", &tag]).await;
