@@ -52,6 +52,23 @@ impl HistoryPace {
         }
     }
 
+    /// How long a repair takes once it is due: the agent reports, the function may fail, and sweeps come after that.
+    pub(crate) const fn repaired_within(self) -> SignedDuration {
+        SignedDuration::from_mins(match self {
+            Self::Fair => 10,
+            Self::Quick | Self::Slow | Self::Restored | Self::Long => 20,
+        })
+    }
+
+    /// How long an unhealthy node may stay once few are: while many are, Tenon looks every five minutes, and looks may
+    /// fail.
+    pub(crate) const fn looked_again(self) -> SignedDuration {
+        SignedDuration::from_mins(match self {
+            Self::Fair => 6,
+            Self::Quick | Self::Slow | Self::Restored | Self::Long => 12,
+        })
+    }
+
     /// How long a settled region is watched after a wake: an audit's period if there is time.
     pub(crate) const fn second_look(self) -> SignedDuration {
         match self {

@@ -19,6 +19,7 @@ use tenon_twin::Impairment;
 
 use crate::history::ClusterMoment;
 use crate::invariants::Invariant;
+use crate::pace::HistoryPace;
 use crate::random::Dice;
 
 /// Where a Node has its instance.
@@ -28,10 +29,6 @@ const SICK: &str = "AcceleratedHardwareReady";
 const LASTS: SignedDuration = SignedDuration::from_mins(10);
 /// How long a status check may fail.
 const CHECK_FAILS: SignedDuration = SignedDuration::from_mins(2);
-/// How long a repair takes then: the agent reports, the function may fail, and sweeps come after that.
-const REPAIRED_WITHIN: SignedDuration = SignedDuration::from_mins(20);
-/// How long a node may stay once few are unhealthy: while many are, Tenon looks every five minutes, and looks may fail.
-const LOOKED_AGAIN: SignedDuration = SignedDuration::from_mins(12);
 
 /// Makes an initialised Node sick, or now and then the sick ones well again.
 pub(crate) fn sicken(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
@@ -139,10 +136,10 @@ pub(crate) struct FewSince(BTreeMap<String, Timestamp>);
 pub(crate) fn invariant_sick_nodes_go(
     region: &SimulatedRegion,
     cluster: &ClusterName,
-    moment: &ClusterMoment,
+    (moment, pace): (&ClusterMoment, HistoryPace),
     seen: &mut FewSince,
 ) -> Result<(), (Invariant, String)> {
-    match stays(region, (cluster, moment), (LASTS, sick_since), seen) {
+    match stays(region, (cluster, moment), (LASTS, pace, sick_since), seen) {
         Some(found) => Err((Invariant::SickNodesGo, format!("{found} is sick"))),
         None => Ok(()),
     }
@@ -154,10 +151,11 @@ pub(crate) fn invariant_sick_nodes_go(
 pub(crate) fn invariant_impaired_nodes_go(
     region: &SimulatedRegion,
     cluster: &ClusterName,
-    moment: &ClusterMoment,
+    (moment, pace): (&ClusterMoment, HistoryPace),
     seen: &mut FewSince,
 ) -> Result<(), (Invariant, String)> {
-    match stays(region, (cluster, moment), (CHECK_FAILS, |node| impaired_since(region, node)), seen) {
+    let since = |node: &Value| impaired_since(region, node);
+    match stays(region, (cluster, moment), (CHECK_FAILS, pace, since), seen) {
         Some(found) => Err((Invariant::ImpairedNodesGo, format!("{found} is impaired"))),
         None => Ok(()),
     }
@@ -167,7 +165,7 @@ pub(crate) fn invariant_impaired_nodes_go(
 fn stays(
     region: &SimulatedRegion,
     (cluster, moment): (&ClusterName, &ClusterMoment),
-    (lasts, since): (SignedDuration, impl Fn(&Value) -> Option<Timestamp>),
+    (lasts, pace, since): (SignedDuration, HistoryPace, impl Fn(&Value) -> Option<Timestamp>),
     seen: &mut FewSince,
 ) -> Option<String> {
     let nodes = region.site(cluster)?.cluster().objects(Kind::Node);
@@ -191,10 +189,10 @@ fn stays(
     seen.0 = alone.collect();
     nodes.iter().find_map(|node| {
         let (since, few_since) = (since(node)?, *seen.0.get(name(node))?);
-        if moment.at.duration_since(few_since) < LOOKED_AGAIN {
+        if moment.at.duration_since(few_since) < pace.looked_again() {
             return None;
         }
-        let late = |from: Timestamp| moment.at.duration_since(from) > lasts + REPAIRED_WITHIN;
+        let late = |from: Timestamp| moment.at.duration_since(from) > lasts + pace.repaired_within();
         let stays = |claim: &Claim| match &claim.state {
             ClaimState::Initialized { node: of, at, .. } => of.as_str() == name(node) && late(since.max(*at)),
             ClaimState::Planned

@@ -98,10 +98,10 @@ impl Watched {
         invariant_volumes_detached(region, &self.cluster, moment)?;
         invariant_deregistration_waited(region, moment, &mut self.deregistrations)?;
         if self.repairs == FeatureGate::Enabled {
-            invariant_sick_nodes_go(region, &self.cluster, moment, &mut self.sick)?;
+            invariant_sick_nodes_go(region, &self.cluster, (moment, pace), &mut self.sick)?;
         }
         invariant_classes_outlast_claims(region, &self.cluster, moment, &mut self.class)?;
-        invariant_impaired_nodes_go(region, &self.cluster, moment, &mut self.impaired)?;
+        invariant_impaired_nodes_go(region, &self.cluster, (moment, pace), &mut self.impaired)?;
         invariant_conditions_agree(region, &self.cluster)?;
         history.unready.look(region, &self.cluster);
         invariant_images_accepted(region, &self.cluster, &mut history.images, pace.class_lag())?;

@@ -59,7 +59,7 @@ breaks! {
     deregistration_unseen: DeregistrationUnseen, DeregistrationWaited, Slow, 60;
     sickness_unseen: SicknessUnseen, SickNodesGo, Fair, 200;
     classes_unheld: ClassesUnheld, ClassesOutlastClaims, Slow, 60;
-    impairment_unseen: ImpairmentUnseen, ImpairedNodesGo, Slow, 200;
+    impairment_unseen: ImpairmentUnseen, ImpairedNodesGo, Fair, 200;
     strangers_adopted: StrangersAdopted, RestoreKillsNothing, Restored, 200;
 }
 
