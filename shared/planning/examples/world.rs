@@ -29,6 +29,10 @@ use std::process::Command;
 use tenon_planning::provision::plan;
 use tenon_planning::solve;
 
+/// The functions' own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The worlds of the document.
 const TABLE: [(&str, u64); 13] = [
     ("peers", 1_000),

@@ -5,6 +5,7 @@
 //! instance, doesn't join pods that accept spot.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 
 use tenon_domain::api::pod::HostPort;
 
@@ -33,6 +34,8 @@ pub(crate) enum Filling {
 /// Of lanes that are the same but for their rules, so many are looked at for each pod that joins by worth. The others join
 /// in order.
 const LOOKED_AT: usize = 8;
+/// A claim has pods of about so many lanes at most.
+const USUAL_LANES: usize = 16;
 
 /// Which pods may join a claim: those that ask for the same; those with the same price on their own, so that cheaper
 /// pods (spot, beside pods that need on-demand capacity) don't take the room; then all.
@@ -79,6 +82,9 @@ pub(crate) struct Scratch {
     class_turn: u32,
     /// By class: the class of the pattern with such pods, if they may join.
     joined: Vec<(u32, Option<usize>)>,
+    /// What a pattern is filled with, kept for the next: most patterns are made only to be compared.
+    left: DenseAmounts,
+    neighbours: NodeNeighbours,
 }
 
 impl Scratch {
@@ -127,46 +133,58 @@ impl Fill<'_> {
     ) -> Option<PackPattern> {
         let member = self.members.get(seed)?;
         let one = pool.types.get(type_index)?;
-        let (left, ports) = (one.room.clone(), std::sync::Arc::clone(&one.host_ports));
+        let ports = std::sync::Arc::clone(&one.host_ports);
         scratch.begin(self.members.len());
         scratch.looks = self.buckets.len();
+        let (mut left, mut neighbours) = (take(&mut scratch.left), take(&mut scratch.neighbours));
+        left.clone_from(&one.room);
+        neighbours.clear();
         let mut filling = Filled {
-            pattern: PackPattern { class: member.class, counts: Vec::new(), worth: 0.0 },
+            pattern: PackPattern { class: member.class, counts: Vec::with_capacity(USUAL_LANES), worth: 0.0 },
             left,
             shared: SharedHere::default(),
             type_ports: &ports,
             host_ports: BTreeSet::new(),
-            neighbours: NodeNeighbours::default(),
+            neighbours,
             type_index,
             price: pool.price(member.class, type_index),
             scratch,
         };
+        let holds = self.fill(pool, seed, &mut filling);
+        let Filled { pattern, left, neighbours, scratch, .. } = filling;
+        (scratch.left, scratch.neighbours) = (left, neighbours);
+        holds.then_some(pattern)
+    }
+
+    /// Adds pods, the seed's first. Returns whether these have a place.
+    fn fill(&self, pool: &mut Pool<'_>, seed: usize, filling: &mut Filled<'_, '_>) -> bool {
+        let Some(member) = self.members.get(seed) else { return false };
         let first = match self.filling {
             Filling::ByWorth if !member.rules.keeps_together() => 1,
             Filling::InOrder | Filling::LikeFirst | Filling::OrderOrWorth | Filling::ByWorth => u32::MAX,
         };
         if !filling.add(pool, self, seed, first) {
-            return None;
+            return false;
         }
         // Those that need pods of this claim beside them can come nowhere else.
         for index in self.followers.iter().filter(|index| **index != seed) {
             filling.add(pool, self, *index, u32::MAX);
         }
         if self.filling == Filling::LikeFirst {
-            self.in_order(pool, &mut filling, Guests::Like);
+            self.in_order(pool, filling, Guests::Like);
         }
         for guests in [Guests::Equals, Guests::All] {
             match self.filling {
                 Filling::InOrder | Filling::LikeFirst | Filling::OrderOrWorth => {
-                    self.in_order(pool, &mut filling, guests);
+                    self.in_order(pool, filling, guests);
                 }
                 Filling::ByWorth => {
-                    while self.add_worthiest(pool, &mut filling, guests) {}
-                    self.in_order(pool, &mut filling, guests);
+                    while self.add_worthiest(pool, filling, guests) {}
+                    self.in_order(pool, filling, guests);
                 }
             }
         }
-        Some(filling.pattern)
+        true
     }
 
     fn in_order(&self, pool: &mut Pool<'_>, filling: &mut Filled<'_, '_>, guests: Guests) {

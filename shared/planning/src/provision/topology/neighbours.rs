@@ -81,6 +81,14 @@ pub(crate) struct NodeNeighbours {
 }
 
 impl NodeNeighbours {
+    /// An empty node again, in the same memory.
+    pub(crate) fn clear(&mut self) {
+        let Self { counts, caps, kept_out } = self;
+        counts.clear();
+        caps.clear();
+        kept_out.clear();
+    }
+
     fn count(&self, selector: SelectorId) -> u32 {
         self.counts.iter().find(|(id, _)| *id == selector).map_or(0, |(_, count)| *count)
     }
