@@ -23,6 +23,6 @@ pub use learned::{Learned, LearnedOf, LearnedRecord, MemoryBounds, MemoryReport,
 pub use node_shape::{LearnedMemory, NodeShape, node_shape};
 pub use offering::{Availability, CapacityType, Offering, OfferingRank, PriceRank, Unavailability};
 pub use option::{InstanceTypeOption, OptionRank, Surroundings, find_option};
-pub use parts::{Catalog, Exhaustion, PartData, Places, SpotPrices, ZoneOfferings};
-pub use reserved::{ClassNodes, OfferedReservation};
+pub use parts::{Catalog, ClassNodes, Exhaustion, PartData, Places, SpotPrices, ZoneOfferings};
+pub use reserved::OfferedReservation;
 pub use settings::{AmiFamily, NodeSettings};

@@ -92,6 +92,19 @@ impl InstanceTypeOption {
         add_capacity_types(&mut self.labels, &self.facts, &self.offerings);
     }
 
+    /// Decides anew whether its offerings are available. Its labels stay: they name the zones of the class's subnets,
+    /// whether or not there is capacity.
+    pub(super) fn judge(
+        &mut self,
+        settings: &NodeSettings,
+        availability: impl Fn(&Offering) -> Availability,
+    ) {
+        for offering in &mut self.offerings {
+            offering.availability = availability(offering);
+        }
+        rule_out(&self.facts, settings, &mut self.offerings);
+    }
+
     /// Makes its offerings unavailable because the cluster's stack doesn't allow its family. What rules an offering out for
     /// good says more and stays. Prices stay, because running nodes need them.
     pub fn disallow_family(&mut self) {

@@ -98,6 +98,27 @@ pub enum Places<'a> {
     Subnets(&'a [ClassSubnet]),
 }
 
+impl Places<'_> {
+    /// Whether nodes can be in a zone, apart from marks and zonal shifts.
+    fn with_subnet(self, zone: &Zone) -> Availability {
+        match self {
+            Self::Subnets(subnets) if subnets.iter().all(|subnet| subnet.zone != *zone) => {
+                Availability::Unavailable(Unavailability::NoSubnet)
+            }
+            Self::AllZones | Self::Subnets(_) => Availability::Available,
+        }
+    }
+}
+
+/// Nodes of a class: their settings and their zones.
+#[derive(Debug, Clone, Copy)]
+pub struct ClassNodes<'a> {
+    /// Their settings.
+    pub settings: &'a NodeSettings,
+    /// Their places.
+    pub places: Places<'a>,
+}
+
 /// Marks, as they apply to a class at a moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Exhaustion<'a> {
@@ -146,16 +167,54 @@ impl Catalog<'_> {
         places: Places<'_>,
         exhaustion: Exhaustion<'_>,
     ) -> Vec<InstanceTypeOption> {
-        let zones = self.zones(places, exhaustion);
+        let nodes = ClassNodes { settings, places };
+        let mut options = self.unmarked(nodes);
+        self.mark(&mut options, nodes, exhaustion);
+        options
+    }
+
+    /// The same as of a region without marks and zonal shifts. It depends on neither the time nor the subnets, except
+    /// for their zones, so it can be kept.
+    #[must_use]
+    pub fn unmarked(&self, nodes: ClassNodes<'_>) -> Vec<InstanceTypeOption> {
+        let ClassNodes { settings, places } = nodes;
+        let zones: BTreeMap<&Zone, (&ZoneId, Availability)> =
+            self.offerings.zones.iter().map(|(zone, id)| (zone, (id, places.with_subnet(zone)))).collect();
         self.types
             .values()
             .filter_map(|facts| {
                 let offered = self.offerings.offered.get(&facts.name)?;
-                let offerings = self.offerings_of(facts, offered, &zones, exhaustion);
+                let offerings = self.offerings_of(facts, offered, &zones);
                 let surroundings = Surroundings { region: self.region, learned: self.learned.memory(facts) };
                 Some(InstanceTypeOption::new(Arc::clone(facts), settings, surroundings, offerings))
             })
             .collect()
+    }
+
+    /// Applies marks and zonal shifts to options that have no reservations yet. Earlier marks on them leave no trace.
+    pub fn mark(
+        &self,
+        options: &mut [InstanceTypeOption],
+        nodes: ClassNodes<'_>,
+        exhaustion: Exhaustion<'_>,
+    ) {
+        let zones = self.zones(nodes.places, exhaustion);
+        for option in options {
+            let facts = Arc::clone(&option.facts);
+            option.judge(nodes.settings, |offering| {
+                let Some((zone_id, place)) = zones.get(&offering.zone) else {
+                    return Availability::Unavailable(Unavailability::NotOffered);
+                };
+                self.availability(offering.capacity_type, place, || {
+                    let key = OfferingKey {
+                        capacity_type: offering.capacity_type,
+                        zone_id: (*zone_id).clone(),
+                        instance_type: facts.name.clone(),
+                    };
+                    exhaustion.of_offering(&key, facts.vcpus)
+                })
+            });
+        }
     }
 
     /// The region's zones, with the reason where a class can't be in one.
@@ -176,7 +235,6 @@ impl Catalog<'_> {
         facts: &InstanceTypeFacts,
         offered: &BTreeSet<Zone>,
         zones: &BTreeMap<&Zone, (&ZoneId, Availability)>,
-        exhaustion: Exhaustion<'_>,
     ) -> Vec<Offering> {
         let capacity_types =
             [(CapacityType::Spot, UsageClass::Spot), (CapacityType::OnDemand, UsageClass::OnDemand)];
@@ -184,30 +242,33 @@ impl Catalog<'_> {
         let mut offerings = Vec::new();
         for (capacity_type, _) in bought {
             for (zone, (zone_id, place)) in zones.iter().filter(|(zone, _)| offered.contains(**zone)) {
-                let price = self.price(&facts.name, zone, capacity_type);
-                let key = || OfferingKey {
-                    capacity_type,
-                    zone_id: (*zone_id).clone(),
-                    instance_type: facts.name.clone(),
-                };
-                let availability = if place.is_lasting() {
-                    place.clone()
-                } else if self.is_priced(capacity_type) {
-                    place.clone().and(exhaustion.of_offering(&key(), facts.vcpus))
-                } else {
-                    Availability::Unavailable(Unavailability::PriceUnknown)
-                };
                 offerings.push(Offering {
                     zone: (*zone).clone(),
                     zone_id: (*zone_id).clone(),
                     capacity_type,
                     reservation: None,
-                    price,
-                    availability,
+                    price: self.price(&facts.name, zone, capacity_type),
+                    availability: self.availability(capacity_type, place, || Availability::Available),
                 });
             }
         }
         offerings
+    }
+
+    /// Whether an offering of a place is available, and under the marks if nothing else is in the way.
+    fn availability(
+        &self,
+        capacity_type: CapacityType,
+        place: &Availability,
+        marks: impl FnOnce() -> Availability,
+    ) -> Availability {
+        if place.is_lasting() {
+            place.clone()
+        } else if self.is_priced(capacity_type) {
+            place.clone().and(marks())
+        } else {
+            Availability::Unavailable(Unavailability::PriceUnknown)
+        }
     }
 
     pub(super) fn price(
@@ -424,6 +485,34 @@ mod tests {
             0,
             &["us-east-1a spot 0.03 Exhausted", "us-east-1a on-demand 0.096 Exhausted", in_a[2], in_a[3]],
         );
+    }
+
+    #[test]
+    fn marks_are_applied_anew_to_options_that_are_kept() {
+        let (world, settings) = (world(), NodeSettings::default());
+        let catalog = world.catalog();
+        let shifted = ClassSubnet { shifted: Some(ShiftEnd::Open), ..subnet("subnet-1", "us-east-1a") };
+        let calm = subnet("subnet-1", "us-east-1a");
+        let marks = |keys: &[&str]| keys.iter().map(|key| mark(key)).collect::<Marks>();
+        let now = Timestamp::UNIX_EPOCH;
+        let nodes = |subnet| ClassNodes { settings: &settings, places: Places::Subnets(subnet) };
+        let mut kept = catalog.unmarked(nodes(std::slice::from_ref(&calm)));
+        let changes: [(&ClassSubnet, &[&str]); 6] = [
+            (&calm, &[]),
+            (&calm, &["offering#spot#use1-az-a#m5.large"]),
+            (&calm, &["subnet#subnet-1"]),
+            (&shifted, &["subnet#subnet-1"]),
+            (&calm, &["offering#on-demand#use1-az-a#m5.large"]),
+            (&calm, &[]),
+        ];
+        for (subnet, keys) in changes {
+            let marks = marks(keys);
+            let exhaustion = Exhaustion { marks: &marks, requests: &[], now };
+            let nodes = nodes(std::slice::from_ref(subnet));
+            catalog.mark(&mut kept, nodes, exhaustion);
+            assert_eq!(kept, catalog.described(&settings, nodes.places, exhaustion), "{keys:?}");
+        }
+        assert_eq!(kept, catalog.unmarked(nodes(std::slice::from_ref(&calm))));
     }
 
     /// A shift is no mark: nothing is probed, and offerings return when it ends.

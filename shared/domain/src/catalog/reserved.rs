@@ -9,8 +9,7 @@
 
 use crate::catalog::offering::{Availability, CapacityType, Offering, Unavailability};
 use crate::catalog::option::InstanceTypeOption;
-use crate::catalog::parts::{Catalog, Exhaustion, Places};
-use crate::catalog::settings::NodeSettings;
+use crate::catalog::parts::{Catalog, ClassNodes, Exhaustion};
 use crate::id::ReservationId;
 use crate::money::UsdPerHour;
 use crate::reservation::{ClassReservation, ReservationKind, ReservationState, Reservations};
@@ -35,15 +34,6 @@ pub struct OfferedReservation {
     pub id: ReservationId,
     /// How many instances it has room for.
     pub left: u32,
-}
-
-/// Nodes of a class: their settings and their zones.
-#[derive(Debug, Clone, Copy)]
-pub struct ClassNodes<'a> {
-    /// Their settings.
-    pub settings: &'a NodeSettings,
-    /// Their places.
-    pub places: Places<'a>,
 }
 
 impl Catalog<'_> {

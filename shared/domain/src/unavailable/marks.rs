@@ -68,6 +68,12 @@ impl FromIterator<Mark> for Marks {
 }
 
 impl Marks {
+    /// Whether there is none, not even one without effect.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.marks.is_empty()
+    }
+
     /// The mark of exactly this key, even without effect.
     #[must_use]
     pub fn get(&self, key: &UnavailableKey) -> Option<&Mark> {
