@@ -121,7 +121,7 @@ pub(crate) fn plan(
         return (None, told);
     }
     let mut world = ObservedCluster::new(cluster, registry, view, snapshot);
-    world.resolve(region);
+    world.resolve(region, &observed.compiled);
     let (plan, report) = disruption::plan(&input(&world, view, snapshot));
     report.tell(&mut told);
     let terms = view.claims.values().filter_map(|claim| {

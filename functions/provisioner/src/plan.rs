@@ -66,7 +66,7 @@ pub(crate) fn plan(
     if pods.is_empty() {
         return (PlannedLaunches { wake_at: recount_at, ..PlannedLaunches::default() }, told);
     }
-    world.resolve(region);
+    world.resolve(region, &observed.compiled);
     let input = world.input(pods, Purpose::PendingPods, &BTreeSet::new());
     let (plan, report) = provision::plan(&input);
     report.tell(&mut told);

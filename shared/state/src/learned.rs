@@ -157,11 +157,11 @@ mod tests {
     /// The memory that an m5.large is planned with, in MiB.
     fn planned(cluster: &Cluster, caches: &Caches) -> u64 {
         cluster.beat(cluster.world.clock.now()).unwrap();
-        let ClusterObservation { view, snapshot } =
+        let ClusterObservation { view, snapshot, compiled } =
             block_on(observe(&cluster.world, &cluster.name, WANTS, caches)).unwrap();
         let (registry, snapshot) = (view.registry.as_ref().unwrap(), snapshot.unwrap());
         let mut world = ObservedCluster::new(&cluster.name, registry, &view, &snapshot);
-        world.resolve(&cluster.world.installation.region);
+        world.resolve(&cluster.world.installation.region, &compiled);
         let options = world.types.values().next().unwrap();
         let LearnedMemory(bytes) = LearnedMemory::of_capacity(&options[0].capacity).unwrap();
         bytes / MIB

@@ -1,8 +1,9 @@
 //! Reads the input of the planners of nodes: a cluster's view, its agent's snapshot, and learned memory.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cluster::CompiledClasses;
 use crate::heads::Heads;
 use crate::view::{ClusterView, ReadAlready, Wants};
 use jiff::Timestamp;
@@ -16,8 +17,8 @@ use tenon_table::items::CatalogCache;
 
 use crate::learned::{LearnedCache, with_own_nodes};
 
-/// Caches between wakes: content by digest, and the view of a look that committed nothing. Within a wake, they hold the
-/// heads of the glance until the first look takes them.
+/// Caches between wakes: content by digest, options by what they are made from, and the view of a look that committed
+/// nothing. Within a wake, they hold the heads of the glance until the first look takes them.
 #[derive(Debug, Default)]
 pub struct Caches {
     catalog: CatalogCache,
@@ -25,6 +26,7 @@ pub struct Caches {
     views: Mutex<BTreeMap<ClusterName, ClusterView>>,
     heads: Mutex<BTreeMap<ClusterName, Heads>>,
     learned: LearnedCache,
+    compiled: Arc<CompiledClasses>,
 }
 
 /// An observed cluster.
@@ -34,6 +36,8 @@ pub struct ClusterObservation {
     pub view: ClusterView,
     /// The agent's snapshot, if it is fresh.
     pub snapshot: Result<Ready<Snapshot>, Waiting>,
+    /// Options that earlier wakes compiled. They save time and change no plan.
+    pub compiled: Arc<CompiledClasses>,
 }
 
 /// Observes a cluster.
@@ -60,7 +64,7 @@ pub async fn observe<P: Ports>(
         Ok(snapshot) => with_own_nodes(known, &view, snapshot),
         Err(_) => known,
     };
-    Ok(ClusterObservation { view, snapshot })
+    Ok(ClusterObservation { view, snapshot, compiled: Arc::clone(&caches.compiled) })
 }
 
 /// The agent's snapshot, if it is fresh and not too large.

@@ -68,7 +68,7 @@ pub(super) fn built(
         return BuiltQuestion::NotNow;
     };
     let mut world = ObservedCluster::new(cluster, registry, view, snapshot);
-    world.resolve(region);
+    world.resolve(region, &observed.compiled);
     let (marks, evidence) = (Marks::default(), BTreeMap::new());
     let input = LaunchInput {
         now: view.now,
@@ -126,7 +126,7 @@ fn unbootable(
         image.boot_mode = None;
     }
     let mut world = ObservedCluster::new(cluster, registry, &view, snapshot);
-    world.resolve(region);
+    world.resolve(region, &observed.compiled);
     for pool in world.pools_of(&question.class.name) {
         let Some(claim) = sample(&pool, &question.architecture) else { continue };
         let taken = pool.types.iter().find(|option| claim.instance_types.contains(&option.facts.name));

@@ -31,6 +31,7 @@ use tenon_domain::unavailable::{MarkState, RequestDigest, UnavailableKey};
 use tenon_planning::provision::{PoolReadiness, PoolStanding};
 
 use super::ObservedCluster;
+use super::compiled::{CompiledClasses, CompiledFrom, FreshParts};
 use super::pools::plans;
 
 /// How long a pool that doesn't need prices waits for the first ones while they can't be read.
@@ -66,14 +67,15 @@ impl JudgedPool {
 }
 
 impl<'a> ObservedCluster<'a> {
-    /// Resolves all pools. Before this call the world has none.
-    pub fn resolve(&mut self, region: &'a Region) {
+    /// Resolves all pools. Before this call the world has none. Options that an earlier wake compiled from the same
+    /// input are used again.
+    pub fn resolve(&mut self, region: &'a Region, known: &CompiledClasses) {
         let mut by_class: BTreeMap<&NodeClassName, Arc<Vec<InstanceTypeOption>>> = BTreeMap::new();
         for pool in self.snapshot.node_pools.iter().filter(|pool| plans(pool)) {
             let name = &pool.template.node_class.name;
             let class = self.class(pool);
             if let Some(class) = class {
-                let types = by_class.entry(name).or_insert_with(|| Arc::new(self.options(class, region)));
+                let types = by_class.entry(name).or_insert_with(|| self.options(class, region, known));
                 self.types.insert(pool.name.clone(), Arc::clone(types));
             }
             let judged = self.judge(pool, class);
@@ -259,26 +261,87 @@ impl<'a> ObservedCluster<'a> {
     }
 
     /// All types as nodes of the class would be, by name; those without an image among the class's are left out.
-    fn options(&self, class: &Ec2NodeClass, region: &'a Region) -> Vec<InstanceTypeOption> {
+    fn options(
+        &self,
+        class: &Ec2NodeClass,
+        region: &'a Region,
+        known: &CompiledClasses,
+    ) -> Arc<Vec<InstanceTypeOption>> {
         let status = self.view.classes.get(&class.name);
-        let (Some(status), Some(catalog)) = (status, self.catalog(region)) else { return Vec::new() };
+        let (Some(status), Some(catalog)) = (status, self.catalog(region)) else { return Arc::default() };
         let learned = LearnedOf { learned: &self.view.learned, images: &status.images };
         let catalog = Catalog { learned, ..catalog };
+        let Some(parts) = self.fresh_parts(&catalog) else { return Arc::default() };
         let settings = self.with_settings(class).settings;
+        let nodes = ClassNodes { settings: &settings, places: Places::Subnets(&status.subnets) };
+        let from = CompiledFrom {
+            region: region.clone(),
+            parts,
+            learned: Arc::clone(&self.view.learned),
+            images: status.images.clone(),
+            settings: settings.clone(),
+            zones: status.subnets.iter().map(|subnet| subnet.zone.clone()).collect(),
+            families: self.registry.allowed.families.clone(),
+        };
+        let compiled = known.of(from, || {
+            let mut options = catalog.unmarked(nodes);
+            options.retain(|option| {
+                option.facts.is_for_nodes() && image_for(&status.images, &option.facts).is_some()
+            });
+            self.bar_families(&mut options);
+            options
+        });
+        if self.is_calm(status) {
+            compiled
+        } else {
+            Arc::new(self.as_of_now(&compiled, &catalog, nodes, status))
+        }
+    }
+
+    /// Whether neither marks nor zonal shifts nor reservations change a class's options.
+    fn is_calm(&self, status: &ClassStatus) -> bool {
+        self.view.marks.is_empty()
+            && status.reservations.is_empty()
+            && status.subnets.iter().all(|subnet| subnet.shifted.is_none())
+    }
+
+    /// Compiled options with what marks, zonal shifts and reservations say now.
+    fn as_of_now(
+        &self,
+        compiled: &[InstanceTypeOption],
+        catalog: &Catalog<'_>,
+        nodes: ClassNodes<'_>,
+        status: &ClassStatus,
+    ) -> Vec<InstanceTypeOption> {
         let requests = [RequestDigest::of_class(self.cluster, status)];
         let exhaustion = Exhaustion { marks: &self.view.marks, requests: &requests, now: self.view.now };
-        let mut options = catalog.options(&settings, Places::Subnets(&status.subnets), exhaustion);
+        let mut options = compiled.to_vec();
+        catalog.mark(&mut options, nodes, exhaustion);
         if let Some(right) = ReservedCapacity::behind(&self.registry.gates) {
             let launched = self.launched_since(status.resolved_at);
             let left = Reservations::left(right, &status.reservations, &launched);
-            let nodes = ClassNodes { settings: &settings, places: Places::Subnets(&status.subnets) };
             catalog.offer_reserved(&mut options, &left, nodes, exhaustion);
         }
-        options.retain(|option| image_for(&status.images, &option.facts).is_some());
+        self.bar_families(&mut options);
+        options
+    }
+
+    /// Makes types unavailable that the cluster's stack doesn't allow.
+    fn bar_families(&self, options: &mut [InstanceTypeOption]) {
         let allowed = &self.registry.allowed;
         let barred = options.iter_mut().filter(|option| !allowed.allows_type(&option.facts.name));
         barred.for_each(InstanceTypeOption::disallow_family);
-        options
+    }
+
+    /// The content of a catalogue's parts.
+    fn fresh_parts(&self, catalog: &Catalog<'_>) -> Option<FreshParts> {
+        let content = |part: CatalogPart| self.view.parts.get(&part).map(|found| Arc::clone(&found.data));
+        Some(FreshParts {
+            types: content(CatalogPart::InstanceTypes)?,
+            offerings: content(CatalogPart::Offerings)?,
+            on_demand: catalog.on_demand.as_ref().and_then(|_| content(CatalogPart::OnDemandPrices)),
+            spot: catalog.spot.as_ref().and_then(|_| content(CatalogPart::SpotPrices)),
+        })
     }
 
     /// The parts that are fresh; nothing without types and offerings.

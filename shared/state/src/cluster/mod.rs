@@ -4,6 +4,7 @@
 //! nodes (`nodes`). It plans nothing.
 
 mod classes;
+mod compiled;
 mod counted;
 mod displaced;
 mod nodes;
@@ -29,6 +30,7 @@ use tenon_planning::provision::{DefaultSpread, ProvisionInput, Purpose, StepBudg
 use classes::JudgedPool;
 
 pub use classes::{ReadyClass, judged_request, refused_requests};
+pub use compiled::CompiledClasses;
 
 /// An observed cluster, indexed.
 #[derive(Debug)]
