@@ -189,22 +189,10 @@ fn termination_mode(claim: &Claim, removal: Option<RemovalReason>) -> &'static s
 
 /// A reason in the peer's words, where it has one.
 pub(super) fn reason_label(reason: RemovalReason) -> String {
-    match reason {
-        RemovalReason::RebalanceRecommended => "rebalance_recommendation".to_owned(),
-        RemovalReason::Drifted
-        | RemovalReason::Empty
-        | RemovalReason::Underutilized
-        | RemovalReason::SpotInterrupted
-        | RemovalReason::CapacityReservationInterrupted
-        | RemovalReason::ScheduledChange
-        | RemovalReason::InstanceStopped
-        | RemovalReason::InstanceTerminated
-        | RemovalReason::Deleted
-        | RemovalReason::Expired
-        | RemovalReason::RegistrationTimeout
-        | RemovalReason::InitializationTimeout
-        | RemovalReason::Unhealthy => snake_case(reason.as_str()),
+    if reason == RemovalReason::RebalanceRecommended {
+        return "rebalance_recommendation".to_owned();
     }
+    snake_case(reason.as_str())
 }
 
 /// The reason of a failed launch: `insufficient_capacity`, or EC2's code.
