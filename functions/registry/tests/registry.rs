@@ -11,6 +11,8 @@ use tenon_runtime::Installation;
 use tenon_table::items::{from_item, keys};
 use tenon_table::{Consistency, Item, Table};
 
+/// The properties of a cluster's resource, as its stack sends them.
+const PROPERTIES: &str = include_str!("properties.json");
 const STACK: &str = "arn:aws:cloudformation:us-east-1:111122223333:stack/prod/1";
 const OTHER: &str = "arn:aws:cloudformation:us-east-1:111122223333:stack/other/2";
 
@@ -31,20 +33,7 @@ impl RegistryWorld {
     }
 
     fn ask(&self, kind: &str, stack: &str, change: Value) -> CustomResourceResponse {
-        let mut properties = json!({
-            "Cluster": "prod",
-            "Endpoint": "https://example.eks.amazonaws.com",
-            "CertificateAuthority": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t",
-            "KubernetesVersion": "1.35",
-            "ServiceCidr": "10.100.0.0/16",
-            "AgentQueue": "https://sqs.us-east-1.amazonaws.com/111122223333/tenon-agent-prod",
-            "AgentRole": "arn:aws:iam::111122223333:role/agent",
-            "NodeRoles": [{"Role": "nodes", "InstanceProfile": "tenon-us-east-1-prod-nodes"}],
-            "SubnetTags": ["karpenter.sh/discovery=prod"],
-            "SecurityGroupTags": ["karpenter.sh/discovery=prod"],
-            "ImageOwners": ["self"],
-            "ReservedCapacity": "Disabled",
-        });
+        let mut properties: Value = serde_json::from_str(PROPERTIES).unwrap();
         let Value::Object(change) = change else { unreachable!("a change is an object") };
         properties.as_object_mut().unwrap().extend(change);
         let mut request = json!({

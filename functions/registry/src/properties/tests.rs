@@ -11,32 +11,30 @@ use tenon_domain::registry::{
 
 use super::*;
 
-fn properties() -> Value {
-    json!({
-        "ServiceToken": "arn:aws:lambda:us-east-1:111122223333:function:tenon-registry",
-        "Cluster": "prod",
-        "Endpoint": "https://example.eks.amazonaws.com",
-        "CertificateAuthority": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t",
-        "KubernetesVersion": "1.35",
-        "ServiceCidr": "10.100.0.0/16",
-        "AgentQueue": "https://sqs.us-east-1.amazonaws.com/111122223333/tenon-agent-prod",
-        "AgentRole": "arn:aws:iam::111122223333:role/agent",
-        "NodeRoles": [
-            {"Role": "nodes", "InstanceProfile": "arn:aws:iam::111122223333:instance-profile/tenon-nodes"},
-            {"Role": "path/gpu", "InstanceProfile": "gpu"},
-            {"Role": "", "InstanceProfile": ""},
-        ],
-        "InstanceProfiles": [""],
-        "SubnetTags": ["karpenter.sh/discovery=prod", "private=*"],
-        "SecurityGroupTags": ["karpenter.sh/discovery=prod"],
-        "ImageOwners": ["self", "123456789012"],
-        "MaxNodes": "20",
-        "ReservedCapacity": "Disabled",
-    })
+/// Properties that stacks send, with lists of several kinds.
+fn properties() -> Map<String, Value> {
+    let sent = include_str!("../../tests/properties.json");
+    let mut properties: Map<String, Value> = serde_json::from_str(sent).unwrap();
+    let roles = json!([
+        {"Role": "nodes", "InstanceProfile": "arn:aws:iam::111122223333:instance-profile/tenon-nodes"},
+        {"Role": "path/gpu", "InstanceProfile": "gpu"},
+        {"Role": "", "InstanceProfile": ""},
+    ]);
+    properties.extend(
+        [
+            ("NodeRoles", roles),
+            ("InstanceProfiles", json!([""])),
+            ("SubnetTags", json!(["karpenter.sh/discovery=prod", "private=*"])),
+            ("ImageOwners", json!(["self", "123456789012"])),
+            ("MaxNodes", json!("20")),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
+    properties
 }
 
 fn parsed(change: &[(&str, Option<Value>)]) -> Result<Registry, Vec<String>> {
-    let mut properties = properties().as_object().unwrap().clone();
+    let mut properties = properties();
     for (name, value) in change {
         match value {
             Some(value) => drop(properties.insert((*name).to_owned(), value.clone())),
