@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use tenon_domain::digest::Digest;
+use tenon_harness::mixed::{MixedKind, mixed_kinds};
 use tenon_state::commit::cut;
 use tenon_table::items::LaunchedPods;
 use tenon_table::limits::WRITE_UNITS_A_SECOND;
@@ -20,36 +21,19 @@ fn types() -> Vec<String> {
     names.filter(|name| !["c5.8xlarge", "c5.16xlarge"].contains(&name.as_str())).collect()
 }
 
-/// The n-th pod, of one of 40 kinds, named as a ReplicaSet does.
-fn mixed(n: usize) -> Arc<SeenPod> {
-    let requests = [
-        ("100m", "128Mi"),
-        ("250m", "1Gi"),
-        ("500m", "512Mi"),
-        ("1", "2Gi"),
-        ("1500m", "6Gi"),
-        ("2", "4Gi"),
-        ("3", "3Gi"),
-        ("4", "16Gi"),
-    ];
-    let selectors = [
-        json!({}),
-        json!({"topology.kubernetes.io/zone": "us-east-1a"}),
-        json!({"topology.kubernetes.io/zone": "us-east-1b"}),
-        json!({"karpenter.k8s.aws/instance-category": "c"}),
-        json!({"karpenter.k8s.aws/instance-family": "m6i"}),
-    ];
-    let kind = n % 40;
-    let (cpu, memory) = requests[kind % 8];
+/// The n-th pod, of one of these kinds, named as a ReplicaSet does.
+fn mixed(n: usize, kinds: &[MixedKind]) -> Arc<SeenPod> {
+    let kind = n % kinds.len();
+    let MixedKind { requests, selector } = &kinds[kind];
     let hex = Digest::of_texts([n.to_string().as_str()]).hex();
     let name = format!("checkout-{kind}-6d4cf56db6-{}", &hex[..5]);
-    let mut made = pod(&name, cpu, None);
+    let mut made = pod(&name, "1", None);
     let uid = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..32]].join("-");
     made["metadata"]["name"] = json!(format!("{name}{n}"));
     made["metadata"]["uid"] = json!(uid);
     made["metadata"]["labels"] = json!({"app": format!("checkout-{kind}")});
-    made["spec"]["nodeSelector"] = selectors[kind / 8].clone();
-    made["spec"]["containers"][0]["resources"]["requests"]["memory"] = json!(memory);
+    made["spec"]["nodeSelector"] = selector.clone();
+    made["spec"]["containers"][0]["resources"]["requests"] = requests.clone();
     Arc::new(SeenPod::read(&made).unwrap())
 }
 
@@ -60,7 +44,8 @@ fn committed(pods: usize) -> (usize, BTreeMap<String, u64>) {
     let types: Vec<&str> = types.iter().map(String::as_str).collect();
     let mut cluster = Cluster::new(FunctionWorld::new(&config).unwrap(), &types).unwrap();
     cluster.objects.node_pools = vec![Arc::new(pool(&[&["karpenter.sh/capacity-type", "on-demand"]]))];
-    cluster.objects.pods = (0..pods).map(mixed).collect();
+    let kinds = mixed_kinds();
+    cluster.objects.pods = (0..pods).map(|n| mixed(n, &kinds)).collect();
     cluster.report().unwrap();
     let observed = block_on(observe(&cluster.world, &cluster.name, WANTS, &Caches::default())).unwrap();
     let (planned, _) = plan::plan(&cluster.name, &cluster.world.installation.region, &observed);

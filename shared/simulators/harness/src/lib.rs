@@ -7,6 +7,7 @@
 pub mod claims;
 pub mod cluster;
 mod meeting;
+pub mod mixed;
 mod over;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tenon_domain::claim::{ClaimPhase, ClaimState};
 use tenon_domain::id::InstanceId;
 use tenon_domain::launch::LaunchState;
+use tenon_harness::mixed::mixed_kinds;
 
 use crate::region::{BusyRegion, deployment};
 
@@ -52,32 +53,10 @@ fn warnings_are_acted_on_while_the_table_throttles() {
     assert_eq!(waiting.count(), 0, "of 24 instances");
 }
 
-/// Pods of 40 kinds: requests, zones, families and sizes of nodes differ.
+/// Deployments of 40 kinds of pods.
 fn mixed() -> Vec<Value> {
-    let selectors = [
-        json!({}),
-        json!({"topology.kubernetes.io/zone": "us-east-1a"}),
-        json!({"topology.kubernetes.io/zone": "us-east-1b"}),
-        json!({"karpenter.k8s.aws/instance-category": "c"}),
-        json!({"karpenter.k8s.aws/instance-family": "m6i"}),
-    ];
-    let requests = [
-        ("100m", "128Mi"),
-        ("250m", "1Gi"),
-        ("500m", "512Mi"),
-        ("1", "2Gi"),
-        ("1500m", "6Gi"),
-        ("2", "4Gi"),
-        ("3", "3Gi"),
-        ("4", "16Gi"),
-    ];
-    let kinds = requests.iter().flat_map(|(cpu, memory)| {
-        selectors.iter().map(move |selector| (json!({"cpu": cpu, "memory": memory}), selector))
-    });
-    kinds
-        .enumerate()
-        .map(|(n, (requests, selector))| deployment(&format!("app-{n}"), &requests, selector))
-        .collect()
+    let kinds = mixed_kinds().into_iter().enumerate();
+    kinds.map(|(n, kind)| deployment(&format!("app-{n}"), &kind.requests, &kind.selector)).collect()
 }
 
 /// A region to which so many pods of 40 kinds came, when they came, and 15 s later.
