@@ -8,8 +8,8 @@ use serde::Deserialize;
 use crate::api::meta::ObjectMeta;
 use crate::budget::Budget;
 use crate::id::{NodeClassName, NodePoolName};
-use crate::labels::PAUSE_DISRUPTION;
-use crate::manifest::fields::text;
+use crate::labels::{PAUSE_DISRUPTION, PROVIDER_DOMAIN};
+use crate::manifest::fields::{api_group, text};
 use crate::requirement::Requirements;
 use crate::resources::ResourceList;
 use crate::taint::Taint;
@@ -76,13 +76,21 @@ pub struct NodeClaimTemplate {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct NodeClassRef {
     /// `group`; Tenon serves `karpenter.k8s.aws`.
-    #[serde(deserialize_with = "text")]
+    #[serde(deserialize_with = "api_group")]
     pub group: String,
     /// `kind`; Tenon serves `EC2NodeClass`.
     #[serde(deserialize_with = "text")]
     pub kind: String,
     /// `name`.
     pub name: NodeClassName,
+}
+
+impl NodeClassRef {
+    /// Whether it is a kind of class that Tenon serves.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        self.group == PROVIDER_DOMAIN && self.kind == "EC2NodeClass"
+    }
 }
 
 /// `spec.disruption`.

@@ -48,6 +48,18 @@ pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String,
     if text.is_empty() { Err(Error::custom(told("must not be empty", "write it"))) } else { Ok(text) }
 }
 
+/// An API group, without a version.
+pub(crate) fn api_group<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let group = text(deserializer)?;
+    match group.split_once('/') {
+        Some((name, _)) => Err(Error::custom(told(
+            format_args!("`{group}` is not an API group: it has a version"),
+            format_args!("write `{name}`"),
+        ))),
+        None => Ok(group),
+    }
+}
+
 /// A text that a parser accepts.
 pub(crate) fn parsed<'de, D: Deserializer<'de>, T>(
     deserializer: D,

@@ -255,6 +255,11 @@ fn what_karpenter_rejects_of_a_pool() {
             "`duration` is missing",
         ),
         ("name: default}", "name: \"\"}", "spec.template.spec.nodeClassRef.name: must not be empty"),
+        (
+            "group: karpenter.k8s.aws",
+            "group: karpenter.k8s.aws/v1",
+            "nodeClassRef.group: `karpenter.k8s.aws/v1` is not an",
+        ),
         ("kind: NodePool", "kind: NodePol", "did you mean `NodePool`?"),
         ("karpenter.sh/v1", "karpenter.sh/v1beta1", "write `karpenter.sh/v1`"),
     ] {

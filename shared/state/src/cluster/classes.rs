@@ -91,8 +91,7 @@ impl<'a> ObservedCluster<'a> {
 
     pub(super) fn class(&self, pool: &NodePool) -> Option<&'a Ec2NodeClass> {
         let wanted = &pool.template.node_class;
-        let ours = wanted.group == labels::PROVIDER_DOMAIN && wanted.kind == "EC2NodeClass";
-        self.snapshot.node_classes.iter().find(|class| ours && class.name == wanted.name)
+        self.snapshot.node_classes.iter().find(|class| wanted.is_served() && class.name == wanted.name)
     }
 
     /// The class with the cluster's settings, and its placement group as it resolved.
