@@ -138,8 +138,9 @@ fn pools(
             warnings.push(format!("ignoring NodePool `{}`: it is static (`spec.replicas`)", pool.name));
             continue;
         }
-        let class = &pool.template.node_class.name;
-        let known = types.get(class).cloned();
+        let wanted = &pool.template.node_class;
+        let class = &wanted.name;
+        let known = types.get(class).filter(|_| wanted.is_served()).cloned();
         let readiness = if known.is_some() {
             PoolReadiness::Ready
         } else {
