@@ -166,8 +166,21 @@ fn devices_that_no_type_has_are_named() {
             "us-east-1",
         );
         assert_eq!(status, Some(1), "{told}");
-        assert!(told.contains(&format!("`1` of `{name}` is requested")), "{told}");
+        assert!(
+            told.contains(&format!("no instance type offers pods any `{name}`, `1` is requested")),
+            "{told}"
+        );
     }
+}
+
+/// Nothing is launched from it in a cluster either.
+#[test]
+fn a_class_of_another_provider_gives_no_node() {
+    let other = general().replace("group: karpenter.k8s.aws", "group: example.com");
+    let text = format!("{other}{}{}", class(&[AL2023]), deployment(1, POD));
+    let (status, told) = simulate(&text, "us-east-1");
+    assert_eq!(status, Some(1), "{told}");
+    assert!(told.contains("correct `nodeClassRef`"), "{told}");
 }
 
 /// Karpenter 1.14 rejects these too: its CRDs don't have the fields, and its aliases are another list.
@@ -179,6 +192,10 @@ fn what_karpenter_rejects_is_refused_by_name() {
     refused(&general(), &class(&fips), &["`bottlerocket-fips` is not an alias family"]);
     let group = [AL2023, "placementGroup: {name: analytics, partition: 2}"];
     refused(&general(), &class(&group), &["spec.placementGroup: unknown field"]);
+    let versioned = general().replace("group: karpenter.k8s.aws", "group: karpenter.k8s.aws/v1");
+    let expected =
+        ["nodeClassRef.group: `karpenter.k8s.aws/v1` is not an API group", "write `karpenter.k8s.aws`"];
+    refused(&versioned, &class(&[AL2023]), &expected);
     let vpc = [AL2023, "securityGroupSelectorTerms: [{name: k8s-node, vpcID: vpc-12345678}]"];
     refused(&general(), &class(&vpc), &["spec.securityGroupSelectorTerms[0].vpcID: unknown field"]);
 }

@@ -217,9 +217,7 @@ impl fmt::Display for Reason {
             Self::NoInstanceType { requirements } => {
                 write!(f, "no instance type matches these requirements: {requirements}: widen them")
             }
-            Self::InsufficientResources { shortage } => {
-                write!(f, "no instance type is large enough: {shortage} at most: request less, or allow larger types")
-            }
+            Self::InsufficientResources { shortage } => f.write_str(&short(shortage)),
             Self::TooManyVolumes { driver, volumes, most } => write!(
                 f,
                 "no instance type attaches {volumes} volumes of `{driver}`, {most} at most: give the pod fewer volumes, or \
@@ -259,6 +257,19 @@ impl fmt::Display for Reason {
             ),
             Self::StepBudgetExhausted => f.write_str("planning isn't finished, the next pass continues"),
         }
+    }
+}
+
+/// Where nothing is available at all, larger types are no remedy.
+fn short(shortage: &Shortage) -> String {
+    let Shortage { resource, requested, available } = shortage;
+    if available.is_zero() {
+        format!(
+            "no instance type offers pods any `{resource}`, `{requested}` is requested: allow types that have it, if EC2 \
+             has any"
+        )
+    } else {
+        format!("no instance type is large enough: {shortage} at most: request less, or allow larger types")
     }
 }
 
