@@ -80,9 +80,10 @@ impl WarmWorld {
     fn change_class(&mut self, key: &str, value: Value) {
         let mut class = Value::clone(&self.cluster.objects.node_classes[0]);
         let spec = class["spec"].as_object_mut().unwrap();
-        match value {
-            Value::Null => drop(spec.remove(key)),
-            value => drop(spec.insert(key.to_owned(), value)),
+        if value.is_null() {
+            drop(spec.remove(key));
+        } else {
+            drop(spec.insert(key.to_owned(), value));
         }
         self.cluster.objects.node_classes = vec![Arc::new(class)];
         self.cluster.report().unwrap();
