@@ -1,0 +1,168 @@
+//! Alarms that can ring, and ring for what they are meant for: each reads a metric that AWS publishes under exactly its
+//! dimensions, of a resource of the stacks, and its rule tells the failure's minutes from the healthy ones.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of an integration test fail as tests do"
+)]
+
+mod evaluate;
+mod failures;
+mod metrics;
+mod stack;
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tenon_structure_tests::read;
+
+use crate::evaluate::{AlarmRule, AlarmState};
+use crate::failures::{AlarmCase, HEALTHY, ages_of_failing, cases};
+use crate::metrics::problems;
+use crate::stack::EvaluatedStack;
+
+const STACKS: [&str; 2] = ["template.yaml", "infra/cluster.yaml"];
+
+fn stacks() -> [EvaluatedStack; 2] {
+    STACKS.map(EvaluatedStack::read)
+}
+
+/// The minutes at whose ends the alarm isn't in this state, from one of them on.
+fn otherwise(rule: &AlarmRule, minutes: &[Option<f64>], from: usize, state: AlarmState) -> Vec<usize> {
+    (from..=minutes.len()).filter(|end| rule.state(&minutes[..*end]) != state).collect()
+}
+
+/// What is wrong with an alarm's rule.
+fn misjudged(case: &AlarmCase, rule: &AlarmRule) -> Vec<String> {
+    let mut problems = Vec::new();
+    for (number, minutes) in case.healthy.iter().enumerate() {
+        // The first half fills every period that is read.
+        let rings = otherwise(rule, minutes, HEALTHY / 2, AlarmState::Ok);
+        if let Some(minute) = rings.first() {
+            problems.push(format!("rings for the healthy minutes {number}, in minute {minute}"));
+        }
+    }
+    for failure in &case.failures {
+        let from = HEALTHY + failure.rings_within;
+        let quiet = otherwise(rule, &failure.minutes, from, AlarmState::Alarm);
+        if let Some(minute) = quiet.first() {
+            problems.push(format!("`{}`: doesn't ring {} minutes after it", failure.what, minute - HEALTHY));
+        }
+    }
+    problems
+}
+
+/// What is wrong with the alarms of both stacks.
+fn findings(stacks: &[EvaluatedStack; 2]) -> Vec<String> {
+    let [region, cluster] = stacks;
+    let cases = cases(region, cluster);
+    let mut findings = Vec::new();
+    let mut seen = BTreeSet::new();
+    for stack in stacks {
+        for (name, alarm) in stack.of_kind("AWS::CloudWatch::Alarm") {
+            let mut found = problems(region, stack, alarm);
+            let case = cases.iter().find(|case| case.alarm == name);
+            match (AlarmRule::read(alarm), case) {
+                (Ok(rule), Some(case)) => found.extend(misjudged(case, &rule)),
+                (Err(unknown), _) => found.push(unknown),
+                (Ok(_), None) => found.push("what is it meant for?".to_owned()),
+            }
+            findings.extend(found.into_iter().map(|problem| format!("{}, {name}: {problem}", stack.path)));
+            seen.insert(name.to_owned());
+        }
+    }
+    let gone = cases.iter().map(|case| case.alarm).filter(|name| !seen.contains(*name));
+    findings.extend(gone.map(|name| format!("no stack has {name}")));
+    findings
+}
+
+#[test]
+fn every_alarm_rings_for_what_it_is_meant_for_and_for_nothing_else() {
+    let findings = findings(&stacks());
+    assert!(findings.is_empty(), "{findings:#?}");
+}
+
+/// Each of these mistakes makes an alarm dead, late or loud.
+#[test]
+fn a_mistake_in_an_alarm_is_found() {
+    let by_reference = |name: &str| json!({ "Ref": name });
+    let mistakes: [(&str, &str, Value); 16] = [
+        ("CatalogSilentAlarm", "Dimensions/0/Value", by_reference("CatalogQueue")),
+        ("CatalogSilentAlarm", "Dimensions/0/Value", json!({ "Fn::GetAtt": "CatalogQueue.Arn" })),
+        ("CatalogSilentAlarm", "Dimensions/0/Name", json!("Queue")),
+        ("CatalogStaleAlarm", "Dimensions/1/Value", by_reference("CatalogStaleRule")),
+        ("CatalogStaleAlarm", "Dimensions", json!([])),
+        ("CatalogStaleAlarm", "Statistic", json!("Average")),
+        ("CatalogStaleAlarm", "MetricName", json!("TriggeredRule")),
+        ("ImagesSilentAlarm", "Statistic", json!("SampleCount")),
+        ("ImagesSilentAlarm", "Period", json!(300)),
+        ("ImagesSilentAlarm", "TreatMissingData", json!("notBreaching")),
+        ("LifecycleSilentAlarm", "ComparisonOperator", json!("GreaterThanThreshold")),
+        ("LifecycleWaitingAlarm", "EvaluationPeriods", json!(4)),
+        ("LifecycleWaitingAlarm", "EvaluationPeriods", json!(1)),
+        ("InterruptionWaitingAlarm", "Period", json!(30)),
+        ("ImagesDeadLettersAlarm", "Threshold", json!(1)),
+        ("ImagesDeadLettersAlarm", "TreatMissingData", json!("breaching")),
+    ];
+    for (alarm, property, value) in mistakes {
+        assert_found(0, alarm, property, value);
+    }
+    let of_cluster = [
+        ("AgentSilentAlarm", "Dimensions/1/Value", by_reference("AgentSilentRule")),
+        ("AgentSilentAlarm", "DatapointsToAlarm", json!(1)),
+        ("AgentSilentAlarm", "DatapointsToAlarm", json!(3)),
+        ("TerminationHaltedAlarm", "Period", json!(60)),
+        ("TerminationHaltedAlarm", "DatapointsToAlarm", json!(2)),
+        ("ProvisionerSilentAlarm", "Dimensions/0/Value", json!({ "Fn::Sub": "${Installation}-planner" })),
+    ];
+    for (alarm, property, value) in of_cluster {
+        assert_found(1, alarm, property, value);
+    }
+}
+
+/// The alarms of the stack of this place say that the property's new value is wrong.
+#[track_caller]
+fn assert_found(stack: usize, alarm: &str, property: &str, value: Value) {
+    let mut stacks = stacks();
+    let pointer = format!("/Resources/{alarm}/Properties/{property}");
+    let place = stacks[stack].document.pointer_mut(&pointer);
+    *place.unwrap_or_else(|| panic!("{pointer} isn't there")) = value.clone();
+    let findings = findings(&stacks);
+    assert!(findings.iter().any(|finding| finding.contains(alarm)), "{alarm}: {property} = {value}");
+}
+
+/// A warning that fails returns every 15 s, so that it leaves the age of the oldest message within one minute: the alarm
+/// tells of a queue that isn't read, and the dead letters tell of warnings that fail.
+#[test]
+fn a_failing_warning_is_told_by_its_dead_letters() {
+    let [region, _] = stacks();
+    let resources = &region.document["Resources"];
+    let rule = |name: &str| AlarmRule::read(&resources[name]["Properties"]).unwrap();
+    let seconds = resources["InterruptionQueue"]["Properties"]["VisibilityTimeout"].as_u64().unwrap();
+    assert!(seconds * 2 < 60, "a third receive within a minute");
+    let ages = ages_of_failing(1, 1, HEALTHY);
+    let rings = otherwise(&rule("InterruptionWaitingAlarm"), &ages, 1, AlarmState::Ok);
+    assert_eq!(rings, [] as [usize; 0]);
+    assert_eq!(rule("InterruptionDeadLettersAlarm").state(&[Some(1.0)]), AlarmState::Alarm);
+}
+
+/// A rule behind an alarm matches an event that is sent, of this cluster if it is a cluster's.
+#[test]
+fn what_an_alarm_counts_is_an_event_of_the_document() {
+    let document = read("docs/events.md");
+    for stack in stacks() {
+        let rules = stack.of_kind("AWS::Events::Rule").into_iter();
+        for (name, rule) in rules.filter(|(_, rule)| rule.get("Targets").is_none()) {
+            let (path, pattern) = (stack.path, &rule["EventPattern"]);
+            for kind in pattern["detail-type"].as_array().unwrap() {
+                let heading = format!("### {}\n", kind.as_str().unwrap());
+                assert!(document.contains(&heading), "{path}, {name}: no event {kind} in docs/events.md");
+            }
+            let of_cluster = pattern["detail"]["cluster"].as_array().map(|of| stack.text(&of[0]));
+            let expected = (path == "infra/cluster.yaml").then(|| "prod".to_owned());
+            assert_eq!(of_cluster, expected, "{path}, {name}");
+        }
+    }
+}
