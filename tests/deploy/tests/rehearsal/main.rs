@@ -12,6 +12,7 @@
 )]
 
 mod account;
+mod alarms;
 mod catalog;
 mod classes;
 mod cluster;

@@ -1,0 +1,48 @@
+//! Alarms of the deployed stacks: each looks at a queue or a rule that is there.
+//!
+//! Decides by the server's own lists, so it doesn't matter how anybody works out a template. The server has no metrics of
+//! queues and rules; `tests/structure/tests/alarms` has the values that make alarms ring.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::account::INSTALLATION;
+use crate::tools::aws;
+use crate::world::rehearse;
+
+/// 16 of the region and 3 of the cluster.
+const ALARMS: usize = 19;
+
+#[test]
+#[ignore = "needs ministack: tests/deploy/run"]
+fn every_alarm_looks_at_a_queue_or_a_rule_that_is_there() {
+    rehearse(|_| async {
+        let queues = aws(&["sqs", "list-queues", "--queue-name-prefix", INSTALLATION]).await;
+        let urls = queues["QueueUrls"].as_array().expect("queues").iter();
+        let queues: BTreeSet<String> =
+            urls.filter_map(|url| Some(url.as_str()?.rsplit('/').next()?.to_owned())).collect();
+        let rules = aws(&["events", "list-rules", "--event-bus-name", INSTALLATION]).await;
+        let rules = rules["Rules"].as_array().expect("rules").iter();
+        let rules: BTreeSet<String> =
+            rules.filter_map(|rule| Some(rule["Name"].as_str()?.to_owned())).collect();
+
+        let found = aws(&["cloudwatch", "describe-alarms", "--alarm-name-prefix", INSTALLATION]).await;
+        let alarms = found["MetricAlarms"].as_array().expect("alarms");
+        assert_eq!(alarms.len(), ALARMS, "{found}");
+        for alarm in alarms {
+            let dimensions = alarm["Dimensions"].as_array().expect("dimensions").iter();
+            let dimensions: BTreeMap<&str, &str> =
+                dimensions.filter_map(|of| Some((of["Name"].as_str()?, of["Value"].as_str()?))).collect();
+            let names: Vec<&str> = dimensions.keys().copied().collect();
+            let there = match alarm["Namespace"].as_str() {
+                Some("AWS/SQS") => names == ["QueueName"] && queues.contains(dimensions["QueueName"]),
+                Some("AWS/Events") => {
+                    names == ["EventBusName", "RuleName"]
+                        && dimensions["EventBusName"] == INSTALLATION
+                        && rules.contains(dimensions["RuleName"])
+                }
+                _ => false,
+            };
+            assert!(there, "{alarm}\nqueues: {queues:?}\nrules: {rules:?}");
+        }
+    });
+}
