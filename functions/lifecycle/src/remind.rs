@@ -46,7 +46,7 @@ fn reminders(
 /// The event of a halt: the observation, and how to end the halt.
 pub(crate) fn halted(installation: &Installation, cluster: &ClusterName, halt: &Halt) -> BusEvent {
     let key = keys::halt(cluster);
-    let (region, table) = (&installation.region, &installation.id);
+    let (region, table) = (&installation.region, &installation.table);
     let key = format!(r#"{{"pk": {{"S": "{}"}}, "sk": {{"S": "{}"}}}}"#, key.pk, key.sk);
     let remedy = format!("aws dynamodb delete-item --region {region} --table-name {table} --key '{key}'");
     let detail = json!({ "since": halt.since.to_string(), "reason": halt.reason, "remedy": remedy });

@@ -138,6 +138,7 @@ mod tests {
                 id: InstallationId::parse("tenon").unwrap(),
                 region: Region::parse(region).unwrap(),
                 account: "111122223333".to_owned(),
+                table: "tenon".to_owned(),
             };
             assert_eq!(check_stack(&installation, stack).is_ok(), expected, "{region}: {stack}");
         };

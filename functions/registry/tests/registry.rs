@@ -27,6 +27,7 @@ impl RegistryWorld {
             id: InstallationId::parse("tenon").unwrap(),
             region: Region::parse("us-east-1").unwrap(),
             account: "111122223333".to_owned(),
+            table: "tenon".to_owned(),
         };
         let clock = std::sync::Arc::new(|| tenon_domain::Timestamp::UNIX_EPOCH);
         Self { table: MemoryTable::new(MemoryConfig::strict(1), clock), installation }

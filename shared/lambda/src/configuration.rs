@@ -120,7 +120,7 @@ impl FunctionConfiguration {
             read.value(REGION, "the function's region, which Lambda does", |t| Region::parse(t).ok());
         match (id, account, table, bus, prefix, region) {
             (Some(id), Some(account), Some(table), Some(bus), Some(prefix), Some(region)) => Ok(Self {
-                installation: Installation { id, region, account },
+                installation: Installation { id, region, account, table: table.clone() },
                 table,
                 bus,
                 queues: Queues { prefix },
@@ -198,6 +198,7 @@ mod tests {
         assert_eq!(configuration.installation.id.as_str(), "tenon");
         assert_eq!(configuration.installation.region.as_str(), "us-east-1");
         assert_eq!(configuration.installation.account, "123456789012");
+        assert_eq!(configuration.installation.table, configuration.table);
         assert_eq!(
             configuration.queues.of_function(FunctionName::NodeClasses),
             "https://sqs.us-east-1.amazonaws.com/123456789012/tenon-node-classes"

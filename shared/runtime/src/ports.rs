@@ -19,6 +19,8 @@ pub struct Installation {
     pub region: Region,
     /// Its account, twelve digits.
     pub account: String,
+    /// Its state table's name or ARN, for people who change an item by hand.
+    pub table: String,
 }
 
 /// Everything outside of a handler.

@@ -116,6 +116,7 @@ impl<'a, S: Server> Line<'a, S> {
                 id: InstallationId::parse(server.world().name.as_str()).unwrap(),
                 region,
                 account: server.world().owner.clone(),
+                table: "tenon".to_owned(),
             },
         };
         let mut line = Self {

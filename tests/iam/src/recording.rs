@@ -154,7 +154,8 @@ fn play(ear: &Arc<Ear>, text: &str) -> Result<(), String> {
 fn register(ear: &Arc<Ear>) -> Result<(), String> {
     let id = InstallationId::parse(INSTALLATION).map_err(|error| error.to_string())?;
     let region = Region::parse(REGION).map_err(|error| error.to_string())?;
-    let installation = Installation { id, region, account: ACCOUNT.to_owned() };
+    let table = INSTALLATION.to_owned();
+    let installation = Installation { id, region, account: ACCOUNT.to_owned(), table };
     let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
     let table = Overheard { table: MemoryTable::new(MemoryConfig::strict(1), clock), ear: Arc::clone(ear) };
     let stack = format!("arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/demo/1");

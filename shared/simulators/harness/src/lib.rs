@@ -207,7 +207,12 @@ impl FunctionWorld {
             ec2: RegionTwin::new(twin)?,
             signals: Recorder::default(),
             clock,
-            installation: Installation { id: InstallationId::parse("tenon")?, region, account },
+            installation: Installation {
+                id: InstallationId::parse("tenon")?,
+                region,
+                account,
+                table: "tenon".to_owned(),
+            },
         })
     }
 }

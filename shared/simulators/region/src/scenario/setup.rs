@@ -103,8 +103,12 @@ pub fn build(scenario: &Scenario, options: &SetupOptions) -> Result<SimulatedReg
     let seed = options.seed.unwrap_or(scenario.seed);
     let clock = RegionClock::at(options.start);
     let region = RegionName::parse(scenario.region.as_str())?;
-    let installation =
-        Installation { id: InstallationId::parse("tenon")?, region, account: "111122223333".to_owned() };
+    let installation = Installation {
+        id: InstallationId::parse("tenon")?,
+        region,
+        account: "111122223333".to_owned(),
+        table: "tenon".to_owned(),
+    };
     let table = MemoryTable::new(
         MemoryConfig {
             staleness_max: options.staleness_max,
