@@ -218,14 +218,17 @@ pub(crate) struct TargetArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "7878",
-        conflicts_with_all = ["region", "installation"]
+        conflicts_with_all = ["region", "installation", "table"]
     )]
     pub(crate) local: Option<u16>,
     #[command(flatten)]
     pub(crate) region: RegionArgs,
-    /// The installation's id, which is also the name of its table and bus
+    /// The installation's id, which is also the name of its bus
     #[arg(long, value_name = "ID", default_value = "tenon", value_parser = parse_installation)]
     pub(crate) installation: InstallationId,
+    /// The table's name, where the region's stack has a `TableSuffix`: without, the installation's id
+    #[arg(long, value_name = "NAME")]
+    pub(crate) table: Option<String>,
 }
 
 fn parse_installation(text: &str) -> Result<InstallationId, ParseIdError> {
@@ -360,9 +363,12 @@ pub(crate) struct DoctorArgs {
     pub(crate) cluster: Option<ClusterName>,
     #[command(flatten)]
     pub(crate) region: RegionArgs,
-    /// The installation's id, which is also the name of its table and bus
+    /// The installation's id, which is also the name of its bus
     #[arg(long, value_name = "ID", default_value = "tenon", value_parser = parse_installation)]
     pub(crate) installation: InstallationId,
+    /// The table's name, where the region's stack has a `TableSuffix`: without, the installation's id
+    #[arg(long, value_name = "NAME")]
+    pub(crate) table: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

@@ -37,7 +37,7 @@ pub(crate) fn open(args: &TargetArgs) -> Result<Box<dyn Target>, Failure> {
 #[cfg(feature = "aws")]
 fn open_account(args: &TargetArgs) -> Result<Box<dyn Target>, Failure> {
     let region = args.region.resolve()?;
-    Ok(Box::new(crate::account::Account::open(region, args.installation.clone())?))
+    Ok(Box::new(crate::account::Account::open(region, args.installation.clone(), args.table.as_deref())?))
 }
 
 #[cfg(not(feature = "aws"))]

@@ -3,7 +3,7 @@
 //! Decides the connection: credentials like the AWS CLI, endpoints from the environment, one TLS client for all
 //! services. [`crate::api`] decides the documents, as for a region on this machine.
 //!
-//! Names are those of `template.yaml`: the table and the bus are named like the installation.
+//! Names are those of `template.yaml`: the bus is named like the installation, and the table too unless it is restored.
 
 mod send;
 
@@ -40,7 +40,11 @@ impl Account {
     /// Prepares the clients and checks the credentials, without a request to the installation.
     ///
     /// # Errors [`Failure`] without credentials.
-    pub(crate) fn open(region: Region, installation: InstallationId) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        region: Region,
+        installation: InstallationId,
+        table: Option<&str>,
+    ) -> Result<Self, Failure> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
                 Problem::new(
@@ -51,7 +55,8 @@ impl Account {
         let config = runtime.block_on(config(&region));
         runtime.block_on(check_credentials(&config))?;
         let client = aws_sdk_dynamodb::Client::new(&config);
-        let table = DynamoTable::with_call_timeout(&client, installation.as_str(), CALL_TIMEOUT);
+        let name = table.unwrap_or(installation.as_str());
+        let table = DynamoTable::with_call_timeout(&client, name, CALL_TIMEOUT);
         Ok(Self { runtime, config, region, installation, table })
     }
 

@@ -44,8 +44,12 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<CommandOutcome, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Problem::new(format!("can't start the async runtime: {error}"), "free memory or file descriptors")
     })?;
-    let question =
-        DoctorQuestion { region: &region, installation: &args.installation, cluster: args.cluster.as_ref() };
+    let question = DoctorQuestion {
+        region: &region,
+        installation: &args.installation,
+        table: args.table.as_deref().unwrap_or(args.installation.as_str()),
+        cluster: args.cluster.as_ref(),
+    };
     let now = Timestamp::now();
     let facts = runtime.block_on(ask::facts(&question, now));
     let checks = judge::judge(&facts);

@@ -60,7 +60,8 @@ fn text(value: &Value) -> String {
         return INSTALLATION.to_owned();
     }
     let text = value["Fn::Sub"].as_str().unwrap_or_else(|| panic!("{value} isn't known here"));
-    let done = text.replace("${Installation}", INSTALLATION).replace("${AWS::Region}", REGION);
+    let done = text.replace("${Installation}", INSTALLATION).replace("${TableSuffix}", "");
+    let done = done.replace("${AWS::Region}", REGION);
     assert!(!done.contains("${"), "{done}");
     done
 }

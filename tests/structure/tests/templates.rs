@@ -131,6 +131,27 @@ fn no_stack_sets_what_rehearsals_set() {
     assert!(read("tests/servers/ministack").contains("TENON_REHEARSAL_ANSWERS="), "nor do rehearsals");
 }
 
+/// The stack can do without its table and take over another one, so nothing refers to the resource.
+#[test]
+fn the_table_is_known_by_its_name() {
+    let bare =
+        ["!GetAtt Table.", "!Ref Table\n", "table/${Installation}\"", "\"TableName\", \"${Installation}\"]"];
+    for path in STACKS {
+        let text = read(path);
+        let wrong: Vec<&str> = bare.into_iter().filter(|bare| text.contains(bare)).collect();
+        assert!(wrong.is_empty(), "{path}: {wrong:?}");
+    }
+    let stack = document("template.yaml");
+    let table = &stack["Resources"]["Table"];
+    assert_eq!(table["Properties"]["TableName"]["Fn::Sub"], "${Installation}${TableSuffix}");
+    assert_eq!(table["Condition"], "HasTable");
+    // Without both policies, an update of either parameter would delete the table.
+    assert_eq!(table["DeletionPolicy"], "Retain");
+    assert_eq!(table["UpdateReplacePolicy"], "Retain");
+    assert_eq!(stack["Parameters"]["TableSuffix"]["Default"], "", "names of stacks that exist stay");
+    assert_eq!(stack["Parameters"]["TableInStack"]["Default"], "Enabled");
+}
+
 /// EC2's notice is two minutes: a failed message must come again many times within them.
 #[test]
 fn a_warning_that_failed_is_seen_again_at_once_and_often() {

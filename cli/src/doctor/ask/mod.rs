@@ -34,6 +34,8 @@ const DENIED: [&str; 4] = ["AccessDenied", "AccessDeniedException", "Unauthorize
 pub(super) struct DoctorQuestion<'a> {
     pub(super) region: &'a Region,
     pub(super) installation: &'a InstallationId,
+    /// The table's name.
+    pub(super) table: &'a str,
     /// The cluster, if one is named.
     pub(super) cluster: Option<&'a ClusterName>,
 }
@@ -59,7 +61,7 @@ pub(super) async fn facts(question: &DoctorQuestion<'_>, now: Timestamp) -> Doct
     let iam = aws_sdk_iam::Client::new(&config);
     let dynamodb = aws_sdk_dynamodb::Client::new(&config);
     let id = question.installation.as_str();
-    let table = DynamoTable::with_call_timeout(&dynamodb, id, QUESTION_TIME);
+    let table = DynamoTable::with_call_timeout(&dynamodb, question.table, QUESTION_TIME);
     let (caller, region, on_demand_vcpus, spot_vcpus, spot_role, stacks, registered, dead_letters) = join!(
         within("sts:GetCallerIdentity", account::caller(&config)),
         within("ec2:DescribeRegions", account::region(&ec2, question.region)),

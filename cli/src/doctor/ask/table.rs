@@ -29,7 +29,7 @@ pub(super) async fn registered(
 ) -> Answer<Option<Vec<ClusterName>>> {
     // The port's errors have no word for a missing table.
     let key = keys::catalog(question.region);
-    let asked = client.get_item().table_name(question.installation.as_str()).projection_expression("pk");
+    let asked = client.get_item().table_name(question.table).projection_expression("pk");
     let asked = asked.key("pk", AttributeValue::S(key.pk)).key("sk", AttributeValue::S(key.sk));
     let there = found("dynamodb:GetItem", &["ResourceNotFoundException"], asked.send().await)?;
     if there.is_none() {
