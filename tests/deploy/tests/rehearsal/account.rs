@@ -33,11 +33,16 @@ pub(crate) struct RehearsalAccount {
 impl RehearsalAccount {
     /// The account of the endpoints in the environment.
     pub(crate) async fn new() -> Self {
+        Self::of_table(INSTALLATION).await
+    }
+
+    /// The same account, read through another table.
+    pub(crate) async fn of_table(name: &str) -> Self {
         let http = aws_smithy_http_client::Builder::new().build_http();
         let config = aws_config::defaults(BehaviorVersion::latest()).http_client(http).load().await;
         let dynamodb = aws_sdk_dynamodb::Client::new(&config);
         Self {
-            table: DynamoTable::with_call_timeout(&dynamodb, INSTALLATION, CALL_TIMEOUT),
+            table: DynamoTable::with_call_timeout(&dynamodb, name, CALL_TIMEOUT),
             sqs: aws_sdk_sqs::Client::new(&config),
             events: aws_sdk_eventbridge::Client::new(&config),
             ec2: aws_sdk_ec2::Client::new(&config),

@@ -10,6 +10,7 @@ use tenon_table::items::from_item;
 use crate::account::{ACCOUNT, INSTALLATION, REGION};
 use crate::eks::make_cluster;
 use crate::network::{DISCOVERY, make_untagged_network};
+use crate::page::unmarked;
 use crate::tools::{aws, root, shell};
 use crate::world::rehearse;
 
@@ -17,10 +18,8 @@ use crate::world::rehearse;
 const CLUSTER: &str = "second";
 /// Its node group, as the page calls it.
 const NODEGROUP: &str = "system";
-/// Begins the comment above a block that isn't run.
-const MARK: &str = "<!-- not run: ";
 /// How the block begins that the rehearsal plays in its own form.
-const REGIONS: &str = "$ infra/build arm64";
+const REGIONS: &str = "infra/build arm64";
 /// What stands for a text of the page: the other cluster's name; and what the server's EKS doesn't know without a container
 /// engine, or moto's EC2 doesn't know of it.
 const STANDS_FOR: [(&str, &str); 3] = [
@@ -31,18 +30,8 @@ const STANDS_FOR: [(&str, &str); 3] = [
 
 /// The script of a page.
 fn script(page: &str) -> String {
-    let mut parts = page.split("```console\n");
-    let mut before = parts.next().unwrap_or_default();
-    let mut commands = String::new();
-    for part in parts {
-        let (block, after) = part.split_once("```").expect("a block ends");
-        let is_marked = before.trim_end().lines().next_back().is_some_and(|line| line.starts_with(MARK));
-        if !is_marked && !block.starts_with(REGIONS) {
-            let lines = block.lines().map(|line| line.strip_prefix("$ ").unwrap_or(line));
-            lines.for_each(|line| commands.extend([line, "\n"]));
-        }
-        before = after;
-    }
+    let blocks = unmarked(page).into_iter().filter(|block| !block.commands.starts_with(REGIONS));
+    let commands: String = blocks.map(|block| block.commands).collect();
     STANDS_FOR.iter().fold(commands, |text, (of, by)| {
         assert!(text.contains(of), "the page has `{of}`");
         text.replace(of, by)
