@@ -118,7 +118,6 @@ fn a_restored_table_takes_the_place_of_the_stacks_and_no_instance_goes() {
         let again = blocks.iter().filter(|block| SWITCH.contains(&block.section.as_str()));
         run(&format!("export CLUSTERS={CLUSTER} SUFFIX=\n{}", commands(again))).await;
         assert_eq!(tables_in_use().await, [INSTALLATION, INSTALLATION]);
-        assert_settings(INSTALLATION).await;
         assert_agents_right(account, INSTALLATION).await;
         assert_functions_write(account, "back-again").await;
         assert_eq!(states(account).await, before);
