@@ -228,6 +228,7 @@ pub(crate) struct TargetArgs {
     pub(crate) installation: InstallationId,
     /// The table's name, where the region's stack has a `TableSuffix`: without, the installation's id
     #[arg(long, value_name = "NAME")]
+    #[cfg_attr(not(feature = "aws"), allow(dead_code, reason = "this build reads no account's table"))]
     pub(crate) table: Option<String>,
 }
 
@@ -368,6 +369,7 @@ pub(crate) struct DoctorArgs {
     pub(crate) installation: InstallationId,
     /// The table's name, where the region's stack has a `TableSuffix`: without, the installation's id
     #[arg(long, value_name = "NAME")]
+    #[cfg_attr(not(feature = "aws"), allow(dead_code, reason = "this build reads no account's table"))]
     pub(crate) table: Option<String>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
