@@ -13,6 +13,7 @@ use jiff::SignedDuration;
 use serde_json::Value;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{CreateFleetRequest, Image, Instance, InstanceProfileFacts, InstanceStatus};
+use tenon_runtime::batch::Message;
 use tenon_snapshot::{Kind, Object};
 use tenon_table::{Commit, Item, Key, QueryPage};
 
@@ -73,6 +74,9 @@ pub trait Hooks: Send + Sync {
 
     /// Receives the requests of a task.
     fn hear(&self, _task: &'static str, _asked: AskedCall<'_>) {}
+
+    /// Changes a function's batch of messages; only sabotage does.
+    fn tamper_messages(&self, _: &mut [Message]) {}
 
     /// Changes a task's commit. Only sabotage does: tests break the code here and watch the invariants.
     fn tamper_commit(&self, _task: &'static str, _commit: &mut Commit) {}

@@ -47,10 +47,11 @@ impl SimulatedRegion {
     pub(super) fn invoke(&mut self, function: FunctionName, batch: Vec<QueuedMessage>) {
         *self.usage.invocations.entry(function).or_default() += 1;
         let ids = batch.iter().map(|message| message.id.clone()).collect();
-        let messages = batch
+        let mut messages: Vec<Message> = batch
             .into_iter()
             .map(|m| Message { id: m.id, body: m.body, received: m.receive_count })
             .collect();
+        self.hooks.tamper_messages(&mut messages);
         let gate = TaskGate::new(function.as_str(), Arc::clone(&self.hooks));
         let ports = LocalPorts::new(
             self.table.clone(),
