@@ -11,11 +11,12 @@ use serde_json::Value;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{CreateFleetRequest, Image, Instance, InstanceProfileFacts, InstanceStatus};
 use tenon_region::gate::{CallFate, CallSite, Evicting, Hooks};
+use tenon_runtime::batch::Message;
 use tenon_snapshot::{Kind, Object};
 use tenon_table::{Commit, Item, Key, QueryPage};
 
 use crate::random::Dice;
-use crate::sabotage::Sabotage;
+use crate::sabotage::{Sabotage, mix_up_snapshots};
 
 /// The faults of one history, and its sabotage.
 pub struct Chaos {
@@ -32,6 +33,8 @@ struct ChaosState {
     lost_profile: Option<Result<InstanceProfileFacts, Ec2Error>>,
     /// The launches of the last page, since the table's restore.
     launches: Option<BTreeSet<String>>,
+    /// Snapshots that name a cluster, by its partition.
+    claimed: BTreeMap<String, Item>,
 }
 
 /// Whether faults happen.
@@ -56,6 +59,7 @@ impl Chaos {
             tampered: 0,
             lost_profile: None,
             launches: None,
+            claimed: BTreeMap::new(),
         };
         Self { state: Mutex::new(state), sabotage }
     }
@@ -134,6 +138,12 @@ impl Hooks for Chaos {
         })
     }
 
+    fn tamper_messages(&self, messages: &mut [Message]) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_messages(messages);
+        }
+    }
+
     fn tamper_commit(&self, task: &'static str, commit: &mut Commit) {
         if let Some(sabotage) = self.sabotage {
             sabotage.tamper_commit(task, commit, || self.number());
@@ -153,6 +163,9 @@ impl Hooks for Chaos {
     fn tamper_items(&self, task: &'static str, asked: &[Key], items: &mut BTreeMap<Key, Item>) {
         if let Some(sabotage) = self.sabotage {
             sabotage.tamper_items(task, asked, items);
+            if sabotage == Sabotage::SnapshotsMixedUp {
+                self.with(|state| mix_up_snapshots(&mut state.claimed, items));
+            }
         }
     }
 

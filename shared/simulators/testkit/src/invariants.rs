@@ -120,6 +120,10 @@ tenon_domain::words! {
         ClassesOutlastClaims,
         /// Nodes whose instances fail a status check leave.
         ImpairedNodesGo,
+        /// A hostile cluster delays no pod of another by a minute, and costs it no node.
+        NeighboursUndisturbed,
+        /// No cluster's instances have the name, the network or the role of another.
+        NothingBorrowed,
     }
 }
 

@@ -20,6 +20,7 @@ pub mod evidence;
 mod expiry;
 mod first_wakes;
 mod history;
+mod hostile;
 pub mod invariants;
 pub mod learned;
 pub mod marks;
@@ -52,6 +53,7 @@ pub use first_wakes::{
     CANONICAL, CallFault, Failing, FirstWakes, FirstWakesOutcome, ORDERS, WakeOrder, calls,
 };
 pub use history::History;
+pub use hostile::hostile;
 pub use invariants::{Invariant, Violation};
 pub use money::{HistoryCosts, spent};
 pub use pace::HistoryPace;

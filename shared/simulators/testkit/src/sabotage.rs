@@ -12,12 +12,17 @@ use tenon_domain::labels::PAUSE_DISRUPTION;
 use tenon_domain::taint::DISRUPTED;
 use tenon_ec2::port::{CreateFleetRequest, Image, ImageState, Instance};
 use tenon_region::gate::Evicting;
+use tenon_runtime::batch::Message;
 use tenon_snapshot::{Kind, Object};
 use tenon_table::items::keys;
 use tenon_table::{Commit, Item, Key, QueryPage, Value, Write};
 
+mod clusters;
 mod items;
 
+pub(crate) use clusters::mix_up_snapshots;
+
+use clusters::{allow_strangers, give_up_poisoned};
 use items::{
     actions_written, ask_later, believe_empty, claims_written, classes_written, count_marks, deal_twice,
     deny_for_ever, double_learned, double_requests, drop_leases, forget_expiry, forget_pods, forget_setting,
@@ -134,6 +139,12 @@ tenon_domain::words! {
         ClassesUnheld,
         /// EC2 seems to have no instance that fails a status check.
         ImpairmentUnseen,
+        /// A batch is given up for one message whose content can't be read.
+        PoisonStops,
+        /// A snapshot counts for the cluster that it names, whoever wrote it.
+        SnapshotsMixedUp,
+        /// Each cluster may use the networks of all.
+        StrangersAllowed,
     }
 }
 
@@ -181,35 +192,7 @@ impl Sabotage {
                 action.remove("replacement_first");
             }),
             Self::EmptiedForgotten => claims_written(commit).for_each(forget_since),
-            Self::FreshTokens
-            | Self::CountsForgotten
-            | Self::DearTypes
-            | Self::UndoneForgotten
-            | Self::PendingLooksAvailable
-            | Self::BudgetsOfPodsIgnored
-            | Self::GoingNotCounted
-            | Self::ClusterBudgetUnseen
-            | Self::ClusterPauseUnseen
-            | Self::PoolPausesUnseen
-            | Self::ExpiryUnseen
-            | Self::EmptyLaunches
-            | Self::ShiftsUnseen
-            | Self::DeletionsUntainted
-            | Self::StrangersOwned
-            | Self::EmptyBelieved
-            | Self::LastResortLost
-            | Self::StrangersAdopted
-            | Self::LostProfilesRemembered
-            | Self::PolicyIgnored
-            | Self::RetagsUnseen
-            | Self::TemplatesStayListed
-            | Self::NewestFlaps
-            | Self::VolumesUnseen
-            | Self::DeregistrationUnseen
-            | Self::SicknessUnseen
-            | Self::ClassesUnheld
-            | Self::ImpairmentUnseen
-            | Self::ExtraInstances => {}
+            _ => {}
         }
     }
 
@@ -233,6 +216,7 @@ impl Sabotage {
         match self {
             Self::ClusterBudgetUnseen if task == "disruption" => forget_setting("disruption_budget", items),
             Self::ClusterPauseUnseen if task == "disruption" => forget_setting("voluntary_disruption", items),
+            Self::StrangersAllowed => allow_strangers(items),
             _ => {}
         }
         if self != Self::EmptyBelieved || task != "provisioner" {
@@ -241,6 +225,12 @@ impl Sabotage {
         let of_catalog = |key: &&Key| key.sk == "CATALOG" || key.sk.starts_with("PACKED#");
         for key in asked.iter().filter(of_catalog) {
             believe_empty(key, items);
+        }
+    }
+
+    pub(crate) fn tamper_messages(self, messages: &mut [Message]) {
+        if self == Self::PoisonStops {
+            give_up_poisoned(messages);
         }
     }
 

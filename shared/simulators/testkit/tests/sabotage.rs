@@ -1,7 +1,7 @@
 //! Each invariant fails under its sabotage, and only there: an invariant that can't fail checks nothing.
 
 use tenon_testkit::{
-    FirstWakes, HistoryPace, Invariant, Sabotage, SimulationOptions, Violation, drought, simulate,
+    FirstWakes, HistoryPace, Invariant, Sabotage, SimulationOptions, Violation, drought, hostile, simulate,
     simulate_digest, storm, turns,
 };
 
@@ -77,6 +77,12 @@ const TURNS: [(Sabotage, Invariant, u32); 2] = [
     (Sabotage::UnneededForgotten, Invariant::TemplatesFew, 1),
     (Sabotage::TemplatesStayListed, Invariant::TemplatesThere, 2),
 ];
+/// Breaks that a hostile cluster shows, with its deeds.
+const HOSTILE: [(Sabotage, Invariant, u32); 3] = [
+    (Sabotage::PoisonStops, Invariant::NeighboursUndisturbed, 12),
+    (Sabotage::SnapshotsMixedUp, Invariant::NeighboursUndisturbed, 30),
+    (Sabotage::StrangersAllowed, Invariant::NothingBorrowed, 30),
+];
 /// Breaks that first wakes show.
 const FIRST_WAKES: [(Sabotage, Invariant); 2] =
     [(Sabotage::EmptyBelieved, Invariant::EvidenceHeld), (Sabotage::StatesGoBack, Invariant::OrdersAgree)];
@@ -126,6 +132,15 @@ fn turns_find_what_their_invariants_are_for() {
     }
 }
 
+#[test]
+fn a_hostile_cluster_finds_what_its_invariants_are_for() {
+    for (sabotage, expected, steps) in HOSTILE {
+        check(sabotage, expected, |seed, sabotage| {
+            hostile(SimulationOptions { seed, steps, sabotage, pace: None }).err().map(|found| *found)
+        });
+    }
+}
+
 /// Every fault happens beside the deletions.
 #[test]
 fn no_launch_fails_for_a_deleted_template_among_faults() {
@@ -148,7 +163,8 @@ fn every_break_and_every_invariant_is_in_the_list() {
     let of_first_wakes = || FIRST_WAKES.iter().map(|(sabotage, invariant)| (sabotage, invariant));
     let of_droughts = || DROUGHTS.iter().map(|(sabotage, invariant, _)| (sabotage, invariant));
     let of_turns = || TURNS.iter().map(|(sabotage, invariant, _)| (sabotage, invariant));
-    let of_histories = || of_first_wakes().chain(of_droughts()).chain(of_turns());
+    let of_hostile = || HOSTILE.iter().map(|(sabotage, invariant, _)| (sabotage, invariant));
+    let of_histories = || of_first_wakes().chain(of_droughts()).chain(of_turns()).chain(of_hostile());
     let all = || listed().chain([(&STORM.0, &STORM.1)]).chain(of_histories());
     for sabotage in Sabotage::ALL {
         assert!(all().any(|(listed, _)| *listed == sabotage), "{sabotage:?}");
