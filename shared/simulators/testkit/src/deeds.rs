@@ -2,18 +2,19 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenon_domain::id::{ClusterName, ImageId, InstanceId, ZoneId};
+use tenon_domain::id::{ClusterName, ImageId, ZoneId};
 use tenon_domain::labels::REGISTERED;
 use tenon_domain::launch_verdict::VALIDATION_REFRESH;
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{ImageArchitecture, InstanceState, TargetCapacityType, cluster_arn};
+use tenon_ec2::port::{ImageArchitecture, cluster_arn};
 use tenon_region::engine::SimulatedRegion;
 use tenon_region::site::Voice;
 use tenon_snapshot::{Kind, object};
-use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, ImageDefect, NewImage};
+use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, ImageDefect, NewImage};
 
+use crate::bounded::{ForbiddenAsks, end_bounds};
 use crate::class_deleted::{ClassDeletions, again};
 use crate::expiry::end_expiry;
 use crate::outage::ProfileOutages;
@@ -24,6 +25,7 @@ use crate::repaired::{heal, impair, mend, sicken};
 use crate::scarcity::Scarcity;
 use crate::selected::ForeignImages;
 use crate::silence;
+use crate::taken::{announce, interrupt, interrupt_many, stop_instance};
 use crate::world::{DEPLOYMENTS, image, node_class, set};
 
 /// Deeds that may have to be undone.
@@ -32,6 +34,7 @@ pub(crate) struct Doings {
     outages: ProfileOutages,
     classes: ClassDeletions,
     pausing: Pausing,
+    forbidden: ForbiddenAsks,
     /// When something that classes depend on was last wrong, or changed.
     disturbed_at: Timestamp,
     images: Vec<ImageId>,
@@ -89,6 +92,7 @@ impl Doings {
             outages: ProfileOutages::new(seed, longest_outage),
             classes: ClassDeletions::new(seed),
             pausing: Pausing::new(seed),
+            forbidden: ForbiddenAsks::new(seed, longest_outage),
             sickness: Dice::new(seed, 14),
             storms: Dice::new(seed, 17),
             impairments: Dice::new(seed, 18),
@@ -129,10 +133,12 @@ impl Doings {
         if self.impairments.permille(40) {
             impair(region, cluster, &mut self.impairments);
         }
-        let is_wrong = |doings: &Self| doings.outages.is_on() || doings.classes.is_on();
+        let is_wrong =
+            |doings: &Self| doings.outages.is_on() || doings.classes.is_on() || doings.forbidden.is_on();
         let disturbed = is_wrong(self) || self.denied_until.is_some() || self.speaks_at.is_some();
         self.outages.act(region, cluster);
         self.classes.act(region, cluster);
+        self.forbidden.act(region, cluster);
         if disturbed || is_wrong(self) {
             self.disturbed_at = region.now();
         }
@@ -199,6 +205,8 @@ impl Doings {
         region.twin().hold_spot_prices(0);
         self.allow_dry_runs(region);
         self.classes.end(region, cluster);
+        self.forbidden.end(region, cluster);
+        end_bounds(region, cluster);
         self.make_pool(region, cluster);
         end_pauses(region, cluster);
         end_expiry(region, cluster);
@@ -404,12 +412,6 @@ fn arn(region: &SimulatedRegion, cluster: &ClusterName) -> String {
     cluster_arn(&region.installation().region, &region.installation().account, cluster)
 }
 
-fn running(region: &SimulatedRegion) -> Vec<tenon_ec2::port::Instance> {
-    let records = region.twin().instances().into_iter();
-    let running = records.filter(|record| record.instance.state == InstanceState::Running);
-    running.map(|record| record.instance.clone()).collect()
-}
-
 /// Gives one of the Deployments fewer pods than so many.
 pub(crate) fn scale(region: &SimulatedRegion, cluster: &ClusterName, below: u64, dice: &mut Dice) {
     let Some(site) = region.site(cluster) else { return };
@@ -423,29 +425,6 @@ pub(crate) fn shrink(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut
     let Some(site) = region.site(cluster) else { return };
     for name in DEPLOYMENTS.iter().filter(|_| dice.permille(900)) {
         let _ = site.cluster().scale(name, |_| 0);
-    }
-}
-
-fn spot(region: &SimulatedRegion) -> Vec<InstanceId> {
-    let spot = |instance: &tenon_ec2::port::Instance| instance.capacity_type == TargetCapacityType::Spot;
-    running(region).into_iter().filter(spot).map(|instance| instance.id).collect()
-}
-
-/// EC2 takes a third of the spot instances at once.
-fn interrupt_many(region: &SimulatedRegion, dice: &mut Dice) {
-    for id in spot(region).iter().filter(|_| dice.permille(300)) {
-        let _ = region.twin().interrupt_spot(id);
-    }
-}
-
-fn interrupt(region: &mut SimulatedRegion, dice: &mut Dice) {
-    let spot = spot(region);
-    if let Some(id) = dice.pick(&spot) {
-        let _ = if dice.permille(800) {
-            region.twin().interrupt_spot(id)
-        } else {
-            region.twin().recommend_rebalance(id)
-        };
     }
 }
 
@@ -466,26 +445,6 @@ fn delete_claim(region: &mut SimulatedRegion, cluster: &ClusterName, dice: &mut 
     let Some(site) = region.site(cluster) else { return };
     if let Some(claim) = dice.pick(&site.cluster().objects(Kind::NodeClaim)) {
         site.cluster().delete(Kind::NodeClaim, "", object::name(claim));
-    }
-}
-
-fn announce(region: &mut SimulatedRegion, dice: &mut Dice) {
-    let ids: Vec<InstanceId> = running(region).into_iter().map(|instance| instance.id).collect();
-    if let Some(id) = dice.pick(&ids) {
-        let _ = region.twin().announce(&HealthEvent {
-            event_type_code: "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED".to_owned(),
-            event_type_category: "scheduledChange".to_owned(),
-            starts_at: region.now() + SignedDuration::from_hours(if dice.permille(500) { 0 } else { 72 }),
-            instances: vec![id.clone()],
-        });
-    }
-}
-
-fn stop_instance(region: &mut SimulatedRegion, dice: &mut Dice) {
-    let ids: Vec<InstanceId> = running(region).into_iter().map(|instance| instance.id).collect();
-    if let Some(id) = dice.pick(&ids) {
-        let to = if dice.permille(500) { InstanceState::Stopping } else { InstanceState::ShuttingDown };
-        let _ = region.twin().push_instance(id, to);
     }
 }
 

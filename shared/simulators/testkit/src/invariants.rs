@@ -124,6 +124,8 @@ tenon_domain::words! {
         NeighboursUndisturbed,
         /// No cluster's instances have the name, the network or the role of another.
         NothingBorrowed,
+        /// Nodes, vCPUs, families and templates stay within what the cluster's stack allows.
+        ClusterBoundsHold,
     }
 }
 

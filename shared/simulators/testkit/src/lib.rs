@@ -5,6 +5,7 @@
 //! can show that each invariant fails when it should.
 
 pub mod accepted;
+mod bounded;
 pub mod budgets;
 mod chaos;
 mod class_deleted;
@@ -42,6 +43,7 @@ mod silence;
 mod simulate;
 mod standing;
 mod storm;
+mod taken;
 pub mod turns;
 pub mod validation;
 mod watched;

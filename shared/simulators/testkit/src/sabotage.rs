@@ -25,9 +25,9 @@ pub(crate) use clusters::mix_up_snapshots;
 use clusters::{allow_strangers, give_up_poisoned};
 use items::{
     actions_written, ask_later, believe_empty, claims_written, classes_written, count_marks, deal_twice,
-    deny_for_ever, double_learned, double_requests, drop_leases, forget_expiry, forget_pods, forget_setting,
-    forget_since, forget_undone, forget_unneeded, keep_templates, learned_written, mix_up_images,
-    raise_revision, shift_back, tell_ready,
+    deny_for_ever, double_learned, double_requests, drop_leases, forget_allowed, forget_expiry, forget_pods,
+    forget_setting, forget_since, forget_undone, forget_unneeded, keep_templates, learned_written,
+    mix_up_images, raise_revision, shift_back, tell_ready,
 };
 
 use crate::deregistered::DEREGISTRATION;
@@ -145,6 +145,10 @@ tenon_domain::words! {
         SnapshotsMixedUp,
         /// Each cluster may use the networks of all.
         StrangersAllowed,
+        /// Clusters' entries lack the bounds of nodes, vCPUs and families.
+        BoundsUnseen,
+        /// Clusters' entries lack what their stacks deny to classes.
+        PermissionsUnseen,
     }
 }
 
@@ -217,6 +221,8 @@ impl Sabotage {
             Self::ClusterBudgetUnseen if task == "disruption" => forget_setting("disruption_budget", items),
             Self::ClusterPauseUnseen if task == "disruption" => forget_setting("voluntary_disruption", items),
             Self::StrangersAllowed => allow_strangers(items),
+            Self::BoundsUnseen => forget_allowed(&["max_nodes", "max_vcpus", "families"], items),
+            Self::PermissionsUnseen => forget_allowed(&["public_addresses", "imds_v1", "user_data"], items),
             _ => {}
         }
         if self != Self::EmptyBelieved || task != "provisioner" {

@@ -17,6 +17,7 @@ use tenon_snapshot::Kind;
 use tenon_snapshot::object::at;
 
 use crate::accepted::invariant_newest_taken;
+use crate::bounded::{bound, end_bounds};
 use crate::chaos::{Chaos, Weather};
 use crate::deeds::{self, Doings, wake};
 use crate::empty::invariant_empty_nodes_go;
@@ -104,7 +105,7 @@ pub(crate) fn spent(options: SimulationOptions, world: &Scenario) -> Result<f64,
 }
 
 fn play(options: SimulationOptions) -> Result<Play, Box<Violation>> {
-    let mut play = Play::of(options, &crate::world::scenario(options.seed))?;
+    let mut play = Play::of(options, &bound(crate::world::scenario(options.seed)))?;
     for step in 0..options.steps {
         play.step = step;
         play.live()?;
@@ -188,6 +189,8 @@ impl Play {
         });
         if pace == HistoryPace::Fair {
             chaos.set_weather(Weather::Slow);
+            // A refused class waits for a launch, which a bound holds back for longer than any stated time.
+            end_bounds(&region, &cluster);
         }
         Ok(Self {
             options,

@@ -6,6 +6,7 @@ use tenon_region::engine::SimulatedRegion;
 use tenon_region::scenario::ClusterForm;
 
 use crate::accepted::invariant_images_accepted;
+use crate::bounded::{BoundsSeen, invariant_cluster_bounds_hold};
 use crate::budgets::{WrittenBudgets, invariant_budgets_hold, invariant_cluster_budget_holds};
 use crate::class_deleted::{ClassSeen, invariant_classes_outlast_claims};
 use crate::consolidated::{Consolidations, invariant_consolidation_saves, invariant_disrupting_is_held};
@@ -40,6 +41,7 @@ pub(crate) struct Watched {
     pub(crate) consolidations: Consolidations,
     class: ClassSeen,
     deregistrations: Deregistrations,
+    bounds: BoundsSeen,
     /// The gate `NodeRepair`.
     repairs: FeatureGate,
 }
@@ -58,6 +60,7 @@ impl Watched {
             consolidations: Consolidations::default(),
             class: ClassSeen::default(),
             deregistrations: Deregistrations::of(&form.objects),
+            bounds: BoundsSeen::default(),
             repairs: if form.node_repair { FeatureGate::Enabled } else { FeatureGate::Disabled },
         })
     }
@@ -97,6 +100,7 @@ impl Watched {
         invariant_deleted_are_tainted(region, &self.cluster)?;
         invariant_volumes_detached(region, &self.cluster, moment)?;
         invariant_deregistration_waited(region, moment, &mut self.deregistrations)?;
+        invariant_cluster_bounds_hold(region, &self.cluster, moment, &mut self.bounds)?;
         if self.repairs == FeatureGate::Enabled {
             invariant_sick_nodes_go(region, &self.cluster, (moment, pace), &mut self.sick)?;
         }

@@ -60,6 +60,8 @@ breaks! {
     sickness_unseen: SicknessUnseen, SickNodesGo, Fair, 200;
     classes_unheld: ClassesUnheld, ClassesOutlastClaims, Slow, 60;
     impairment_unseen: ImpairmentUnseen, ImpairedNodesGo, Fair, 200;
+    bounds_unseen: BoundsUnseen, ClusterBoundsHold, Quick, 60;
+    permissions_unseen: PermissionsUnseen, ClusterBoundsHold, Quick, 60;
     strangers_adopted: StrangersAdopted, RestoreKillsNothing, Restored, 200;
 }
 

@@ -11,7 +11,7 @@ mod transcript;
 pub use form::{ClusterForm, ImageForm, Scenario, ScenarioError, ScenarioStep};
 pub use play::{Player, Progress};
 pub(crate) use setup::new_image;
-pub use setup::{SetupError, SetupOptions, add_outside, build, change_settings};
+pub use setup::{SetupError, SetupOptions, add_outside, build, change_allowances, change_settings};
 pub use transcript::{Transcript, play_to_transcript};
 
 /// The built-in scenarios by name.

@@ -292,9 +292,29 @@ pub fn change_settings(
     cluster: &ClusterName,
     change: impl FnOnce(&mut ClusterSettings),
 ) -> Result<(), SetupError> {
+    change_entry(region, cluster, |entry| change(&mut entry.settings))
+}
+
+/// Changes what a cluster's registry entry allows, as its stack does.
+///
+/// # Errors
+/// [`SetupError::Registry`].
+pub fn change_allowances(
+    region: &SimulatedRegion,
+    cluster: &ClusterName,
+    change: impl FnOnce(&mut Allowances),
+) -> Result<(), SetupError> {
+    change_entry(region, cluster, |entry| change(&mut entry.allowed))
+}
+
+fn change_entry(
+    region: &SimulatedRegion,
+    cluster: &ClusterName,
+    change: impl FnOnce(&mut Registry),
+) -> Result<(), SetupError> {
     let found = region.registry(cluster);
     let mut entry = found.ok_or_else(|| SetupError::Registry(format!("`{cluster}` has no entry")))?;
-    change(&mut entry.settings);
+    change(&mut entry);
     write_entry(region, &entry)
 }
 

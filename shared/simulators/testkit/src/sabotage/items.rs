@@ -266,6 +266,15 @@ pub(super) fn forget_setting(name: &str, items: &mut BTreeMap<Key, Item>) {
     }
 }
 
+/// These allowances are missing in the registry entries.
+pub(super) fn forget_allowed(names: &[&str], items: &mut BTreeMap<Key, Item>) {
+    for (_, entry) in items.iter_mut().filter(|(key, _)| key.sk.starts_with("CLUSTER#")) {
+        if let Some(Value::M(allowed)) = entry.get_mut("allowed") {
+            allowed.retain(|name, _| !names.contains(&name.as_str()));
+        }
+    }
+}
+
 /// A claim never expires.
 pub(super) fn forget_expiry((key, item): &mut (Key, Item)) {
     if key.sk.starts_with("NODECLAIM#") && item.contains_key("expire_after") {
