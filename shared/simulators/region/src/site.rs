@@ -80,6 +80,7 @@ pub struct Site {
     free_since: Timestamp,
     begun_at: Timestamp,
     looked_at: Timestamp,
+    converged_at: Timestamp,
     nodes: BTreeMap<String, &'static str>,
     pods: PodCounts,
     /// Memory that kubelets report instead of the usual, by type.
@@ -107,6 +108,7 @@ impl Site {
             free_since: Timestamp::MIN,
             begun_at: Timestamp::MIN,
             looked_at: Timestamp::MIN,
+            converged_at: Timestamp::MIN,
             nodes: BTreeMap::new(),
             pods: cluster.pod_counts(),
             memory: BTreeMap::new(),
@@ -165,6 +167,12 @@ impl Site {
     #[must_use]
     pub const fn agent_looked_at(&self) -> Timestamp {
         self.looked_at
+    }
+
+    /// When the last step began in which the agent brought all Nodes to their actions, and every write succeeded.
+    #[must_use]
+    pub const fn agent_converged_at(&self) -> Timestamp {
+        self.converged_at
     }
 
     /// Lets kubelets that join from now on report so much memory on instances of a type.
@@ -301,6 +309,9 @@ impl Site {
         self.free_since = now;
         if ended.step.errors.is_empty() {
             self.looked_at = self.begun_at;
+            if ended.step.converged.as_ref().is_some_and(|converged| converged.unwritten.is_empty()) {
+                self.converged_at = self.begun_at;
+            }
         }
         self.agent = AgentSlot::Idle(ended.agent);
         let told = ended.step.errors.iter().map(|error| {

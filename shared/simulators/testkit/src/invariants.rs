@@ -126,6 +126,8 @@ tenon_domain::words! {
         NothingBorrowed,
         /// Nodes, vCPUs, families and templates stay within what the cluster's stack allows.
         ClusterBoundsHold,
+        /// The agent keeps a Ready Node closed for some seconds at most.
+        OpenedInTime,
     }
 }
 

@@ -26,6 +26,7 @@ pub mod invariants;
 pub mod learned;
 pub mod marks;
 mod money;
+mod opened;
 mod outage;
 mod pace;
 pub mod passed_over;

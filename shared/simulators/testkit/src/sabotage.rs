@@ -9,7 +9,7 @@ use tenon_domain::SignedDuration;
 use tenon_domain::id::ClientToken;
 use tenon_domain::labels::EC2NODECLASS_FINALIZER;
 use tenon_domain::labels::PAUSE_DISRUPTION;
-use tenon_domain::taint::DISRUPTED;
+use tenon_domain::taint::{DISRUPTED, OPENING};
 use tenon_ec2::port::{CreateFleetRequest, Image, ImageState, Instance};
 use tenon_region::gate::Evicting;
 use tenon_runtime::batch::Message;
@@ -149,6 +149,8 @@ tenon_domain::words! {
         BoundsUnseen,
         /// Clusters' entries lack what their stacks deny to classes.
         PermissionsUnseen,
+        /// The agent opens no Node.
+        NodesStayClosed,
     }
 }
 
@@ -355,12 +357,19 @@ impl Sabotage {
         }
     }
 
-    /// The agent's patches leave out the taint of Nodes under deletion, or the finalizer of classes.
+    /// The agent's patches leave out the taint of Nodes under deletion, or the finalizer of classes, or keep the taint of
+    /// Nodes that open.
     pub(crate) fn tamper_patch(self, patch: &mut serde_json::Value) {
         if self == Self::DeletionsUntainted
             && let Some(taints) = patch.pointer_mut("/spec/taints").and_then(serde_json::Value::as_array_mut)
         {
             taints.retain(|taint| taint.get("key").and_then(|key| key.as_str()) != Some(DISRUPTED));
+        }
+        if self == Self::NodesStayClosed
+            && let Some(taints) = patch.pointer_mut("/spec/taints").and_then(serde_json::Value::as_array_mut)
+            && !taints.iter().any(|taint| taint.get("key").and_then(|key| key.as_str()) == Some(OPENING))
+        {
+            taints.push(serde_json::json!({"key": OPENING, "effect": "NoSchedule"}));
         }
         if self == Self::ClassesUnheld
             && let Some(all) =

@@ -25,6 +25,7 @@ use crate::history::ClusterMoment;
 use crate::invariants::{self, Found, Invariant, SettledRegion, Violation};
 use crate::marks::{self, MarksSeen};
 use crate::money::CostMeter;
+use crate::opened::spread;
 use crate::pace::HistoryPace;
 use crate::random::Dice;
 use crate::reached::{Reached, Situation};
@@ -105,7 +106,7 @@ pub(crate) fn spent(options: SimulationOptions, world: &Scenario) -> Result<f64,
 }
 
 fn play(options: SimulationOptions) -> Result<Play, Box<Violation>> {
-    let mut play = Play::of(options, &bound(crate::world::scenario(options.seed)))?;
+    let mut play = Play::of(options, &spread(bound(crate::world::scenario(options.seed))))?;
     for step in 0..options.steps {
         play.step = step;
         play.live()?;

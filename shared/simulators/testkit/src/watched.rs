@@ -19,6 +19,7 @@ use crate::expiry::{ExpiryWaits, invariant_expired_nodes_go};
 use crate::history::{ClusterMoment, History};
 use crate::invariants::{self, Invariant};
 use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
+use crate::opened::{ClosedSince, invariant_opened_in_time};
 use crate::pace::HistoryPace;
 use crate::passed_over::invariant_failed_passed_over;
 use crate::pauses::invariant_pauses_hold;
@@ -42,6 +43,7 @@ pub(crate) struct Watched {
     class: ClassSeen,
     deregistrations: Deregistrations,
     bounds: BoundsSeen,
+    closed: ClosedSince,
     /// The gate `NodeRepair`.
     repairs: FeatureGate,
 }
@@ -61,6 +63,7 @@ impl Watched {
             class: ClassSeen::default(),
             deregistrations: Deregistrations::of(&form.objects),
             bounds: BoundsSeen::default(),
+            closed: ClosedSince::default(),
             repairs: if form.node_repair { FeatureGate::Enabled } else { FeatureGate::Disabled },
         })
     }
@@ -98,6 +101,7 @@ impl Watched {
         history.shifts.look(region, &self.cluster);
         invariant_shifted_zones_are_left_alone(moment, &mut history.shifts)?;
         invariant_deleted_are_tainted(region, &self.cluster)?;
+        invariant_opened_in_time(region, &self.cluster, &mut self.closed)?;
         invariant_volumes_detached(region, &self.cluster, moment)?;
         invariant_deregistration_waited(region, moment, &mut self.deregistrations)?;
         invariant_cluster_bounds_hold(region, &self.cluster, moment, &mut self.bounds)?;

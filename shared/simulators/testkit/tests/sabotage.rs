@@ -62,6 +62,7 @@ breaks! {
     impairment_unseen: ImpairmentUnseen, ImpairedNodesGo, Fair, 200;
     bounds_unseen: BoundsUnseen, ClusterBoundsHold, Quick, 60;
     permissions_unseen: PermissionsUnseen, ClusterBoundsHold, Quick, 60;
+    nodes_stay_closed: NodesStayClosed, OpenedInTime, Quick, 60;
     strangers_adopted: StrangersAdopted, RestoreKillsNothing, Restored, 200;
 }
 
