@@ -93,11 +93,24 @@ impl Lifecycle {
     /// Looks at the status of the region's instances, and at the clusters for which it is news.
     async fn look_at_statuses<P: Ports>(&self, ports: &P) -> Result<(), HandlerError> {
         let Some(StatusesSeen { view, clusters }) = run(&StatusPass { ports }).await? else { return Ok(()) };
+        self.each(ports, clusters, LookDepth::AtStatuses(&view), &[WakeCause::StateChanged]).await
+    }
+
+    /// Looks at clusters of a region's wake. One that can't be read doesn't stop the others.
+    async fn each<P: Ports>(
+        &self,
+        ports: &P,
+        clusters: BTreeSet<ClusterName>,
+        look: LookDepth<'_>,
+        causes: &[WakeCause],
+    ) -> Result<(), HandlerError> {
+        let mut failed = None;
         for cluster in clusters {
-            let causes = [WakeCause::StateChanged];
-            self.cluster(ports, &cluster, LookDepth::AtStatuses(&view), &causes).await?;
+            if let Err(error) = self.cluster(ports, &cluster, look, causes).await {
+                failed = Some(error);
+            }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 }
 
@@ -287,16 +300,16 @@ impl Handler for Lifecycle {
                 self.cluster(ports, cluster, look, causes).await
             }
             WakeScope::Region => {
+                let mut failed = None;
                 if causes.contains(&WakeCause::Sweep) {
-                    self.look_at_statuses(ports).await?;
+                    failed = self.look_at_statuses(ports).await.err();
                 }
-                if instances.is_empty() {
-                    return Ok(());
+                if !instances.is_empty() {
+                    let clusters = observe::observe_clusters(ports, &instances).await?;
+                    let looked = self.each(ports, clusters, LookDepth::AtInstances, causes).await;
+                    failed = failed.or(looked.err());
                 }
-                for cluster in observe::observe_clusters(ports, &instances).await? {
-                    self.cluster(ports, &cluster, LookDepth::AtInstances, causes).await?;
-                }
-                Ok(())
+                failed.map_or(Ok(()), Err)
             }
         }
     }

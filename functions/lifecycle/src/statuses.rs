@@ -197,11 +197,16 @@ async fn concerned<P: Ports>(ports: &P, view: &StatusView) -> Result<BTreeSet<Cl
     }
     let asked = unsure.keys().cloned().collect();
     for (key, item) in read_many(ports, asked, Consistency::Strong).await? {
-        let claim: Claim = read(&key, &item)?;
-        if let Some((cluster, instance)) = unsure.get(&key)
-            && let Some(event) = view.scheduled.get(instance)
-            && announced_by(&claim, event, ports.now()).is_some()
-        {
+        let Some((cluster, instance)) = unsure.get(&key) else { continue };
+        let is_news = match read::<Claim>(&key, &item) {
+            Ok(claim) => {
+                let event = view.scheduled.get(instance);
+                event.is_some_and(|event| announced_by(&claim, event, ports.now()).is_some())
+            }
+            // The look at its cluster fails by itself; here it would hide the news of other clusters.
+            Err(_) => true,
+        };
+        if is_news {
             clusters.insert(cluster.clone());
         }
     }

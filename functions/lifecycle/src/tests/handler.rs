@@ -5,6 +5,8 @@ use std::sync::Arc;
 use tenon_domain::catalog::PartData;
 use tenon_domain::catalog::describe::facts;
 use tenon_ec2::data::Ec2Data;
+use tenon_table::Item;
+use tenon_table::Value;
 use tenon_table::items::{CatalogMeta, refresh, set_expiring};
 
 use super::*;
@@ -81,6 +83,26 @@ fn an_event_of_somebody_elses_instance_ends_after_one_read() {
     let starting = WakeCause::InstanceState { instance: id(9), state: "running".to_owned() };
     block_on(Lifecycle::new().handle(&world, &WakeScope::Region, &[starting])).unwrap();
     assert_eq!(world.table.meter().total().calls, 1);
+}
+
+/// Whoever has the credentials of its agent can write any heartbeat.
+#[test]
+fn a_cluster_that_cant_be_read_hides_no_instance_of_others() {
+    let world = late();
+    let broken = "broken".parse().unwrap();
+    let heartbeat = Item::from([("seen_at".to_owned(), Value::text("never"))]);
+    let owner = InstanceOwner { instance: id(9), cluster: broken, claim: name(9), offering: None };
+    commit(
+        &world,
+        vec![
+            Write::Put { key: keys::heartbeat(&owner.cluster), item: heartbeat },
+            put(keys::instance(&id(9)), &owner),
+        ],
+    );
+    let ended = |n| WakeCause::InstanceState { instance: id(n), state: "terminated".to_owned() };
+    let handled = block_on(Lifecycle::new().handle(&world, &WakeScope::Region, &[ended(0), ended(9)]));
+    assert!(handled.is_err());
+    assert_ne!(claim_in(&world, 0).phase(), ClaimPhase::Launched);
 }
 
 #[test]
