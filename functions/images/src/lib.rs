@@ -55,6 +55,8 @@ pub(crate) struct ImagesDone {
     pub(crate) sweep: Option<ImageSweep>,
     /// Why the look is incomplete.
     pub(crate) failed: Option<Ec2Error>,
+    /// The last class that couldn't be read.
+    pub(crate) unreadable: Option<HandlerError>,
 }
 
 /// Images whose records another pass wrote first.
@@ -92,8 +94,9 @@ impl<P: Ports> Pass for ImagesPass<'_, P> {
 
     async fn observe(&self, done: &mut ImagesDone) -> Result<Option<ImagesObservation>, HandlerError> {
         let again = done.lost.as_ref().map(|lost| ImagesLook::At(lost.ids.clone()));
-        let observed = observe::observe(self.ports, again.as_ref().unwrap_or(&self.look)).await?;
+        let mut observed = observe::observe(self.ports, again.as_ref().unwrap_or(&self.look)).await?;
         if again.is_none() {
+            done.unreadable = observed.unreadable.take();
             done.sweep.clone_from(&observed.sweep);
         }
         if let Some(error) = &observed.failed {
@@ -127,7 +130,8 @@ impl<P: Ports> Pass for ImagesPass<'_, P> {
             commit::swept(self.ports, sweep).await?;
         }
         // Answers are kept; the rest is queried again when the message comes back.
-        done.failed.take().map_or(Ok(()), |error| Err(HandlerError::Ec2(error)))
+        let failed = done.failed.take().map(HandlerError::Ec2);
+        failed.or(done.unreadable.take()).map_or(Ok(()), Err)
     }
 
     fn end(&self, _: ImagesObservation, _: &ImagesDone) -> End {

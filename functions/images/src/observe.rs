@@ -37,6 +37,8 @@ pub(crate) struct ImagesObservation {
     pub(crate) input: ImagesInput,
     /// The last question that EC2 didn't answer.
     pub(crate) failed: Option<Ec2Error>,
+    /// The last class that couldn't be read: the others' queries are answered all the same.
+    pub(crate) unreadable: Option<HandlerError>,
     /// The queries that EC2 answered, if it answered about every known image too; only of a sweep.
     pub(crate) sweep: Option<ImageSweep>,
 }
@@ -47,14 +49,14 @@ pub(crate) async fn observe<P: Ports>(
 ) -> Result<ImagesObservation, HandlerError> {
     let now = ports.now();
     let region = &ports.installation().region;
-    let (known, filters, ids) = match look {
+    let (known, ClassQueries { filters, unreadable }, ids) = match look {
         ImagesLook::Everything => {
             let known = known_all(ports, region).await?;
-            let filters = selected(ports, region).await?;
+            let queries = selected(ports, region).await?;
             let ids = known.values().filter(|record| !is_final(record.state)).map(|r| r.id.clone()).collect();
-            (known, filters, ids)
+            (known, queries, ids)
         }
-        ImagesLook::At(ids) => (known_of(ports, region, ids).await?, BTreeSet::new(), ids.clone()),
+        ImagesLook::At(ids) => (known_of(ports, region, ids).await?, ClassQueries::default(), ids.clone()),
     };
     let mut input = ImagesInput { now, known, seen: BTreeMap::new(), asked: BTreeSet::new() };
     let mut failed = None;
@@ -74,7 +76,8 @@ pub(crate) async fn observe<P: Ports>(
         all_asked &= ask(ports, &filter, &mut input, &mut failed).await;
     }
     let sweeps = all_asked && !queries.is_empty();
-    Ok(ImagesObservation { input, failed, sweep: sweeps.then_some(ImageSweep { at: now, queries }) })
+    let sweep = sweeps.then_some(ImageSweep { at: now, queries });
+    Ok(ImagesObservation { input, failed, unreadable, sweep })
 }
 
 /// Queries EC2, and returns whether it answered; a failed query says nothing about any image.
@@ -128,20 +131,30 @@ fn record(key: &Key, item: &tenon_table::Item) -> Result<(ImageId, ImageRecord),
 }
 
 /// The distinct queries of all the region's classes.
-async fn selected<P: Ports>(ports: &P, region: &Region) -> Result<BTreeSet<ImageFilter>, HandlerError> {
+#[derive(Default)]
+struct ClassQueries {
+    filters: BTreeSet<ImageFilter>,
+    /// Why the last unreadable class isn't among them.
+    unreadable: Option<HandlerError>,
+}
+
+async fn selected<P: Ports>(ports: &P, region: &Region) -> Result<ClassQueries, HandlerError> {
     let range = SkRange::Prefix(keys::CLUSTER.to_owned());
     let registry = Query::new(keys::region_pk(region), range, Consistency::Eventual);
-    let mut filters = BTreeSet::new();
+    let mut found = ClassQueries::default();
     for (key, _) in query_all(ports.table(), &registry).await? {
         // A malformed name is skipped, so that it doesn't hide the images of other clusters.
         let Some(Ok(cluster)) = keys::name_of(&key, keys::CLUSTER).map(ClusterName::parse) else { continue };
         let range = SkRange::Prefix(keys::NODE_CLASS.to_owned());
         let classes = Query::new(keys::cluster_pk(&cluster), range, Consistency::Eventual);
         for (key, item) in query_all(ports.table(), &classes).await? {
-            filters.extend(items::from_item::<ClassImages>(&key, &item).map_err(form)?.filters);
+            match items::from_item::<ClassImages>(&key, &item) {
+                Ok(class) => found.filters.extend(class.filters),
+                Err(error) => found.unreadable = Some(form(error)),
+            }
         }
     }
-    Ok(filters)
+    Ok(found)
 }
 
 fn form(error: items::FormError) -> HandlerError {

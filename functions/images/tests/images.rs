@@ -22,6 +22,7 @@ use tenon_state::image_query::{ClassImages, digest};
 use tenon_table::Table;
 use tenon_table::content_commit;
 use tenon_table::items::{self, ImageSweep, keys};
+use tenon_table::{Item, Value, Write};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, ImageOutcome, NewImage};
 
 fn world() -> FunctionWorld {
@@ -238,6 +239,24 @@ fn a_record_of_an_older_release_is_written_over() {
         record(&world, &id).map(|record| (record.state, record.revision)),
         Some((ImageState::Disabled, 1))
     );
+}
+
+#[test]
+fn a_class_that_cant_be_read_hides_no_image_of_other_clusters() {
+    let world = world();
+    select(&world, "nodes-*");
+    let broken = ClusterName::parse("broken").unwrap();
+    let text = |name: &str| Item::from([(name.to_owned(), Value::text("x"))]);
+    let class = keys::node_class(&broken, &NodeClassName::parse("default").unwrap());
+    let writes = vec![
+        Write::Put { key: keys::registry(&world.installation.region, &broken), item: text("cluster") },
+        Write::Put { key: class, item: text("image_queries") },
+    ];
+    block_on(world.table.commit(&content_commit(Vec::new(), writes))).unwrap();
+    let id = world.ec2.add_image(new("nodes-1"));
+    assert!(matches!(wake(&world, WakeCause::Sweep), Err(HandlerError::Item { .. })));
+    assert_eq!(state(&world, &id), Some(ImageState::Available));
+    assert_eq!(swept(&world).unwrap().queries, BTreeSet::from([digest(&by_name("nodes-*"))]));
 }
 
 #[test]
