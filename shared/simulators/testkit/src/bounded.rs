@@ -1,5 +1,5 @@
-//! The bounds of a cluster's stack: worlds that have some, the deed of a user who asks for what is denied, and the invariant
-//! that they hold.
+//! The bounds of a cluster's stack: worlds that have some, a user who asks for what is denied, and the invariant that
+//! they hold.
 //!
 //! Decides from the registry entry, from the instances as they really are, and from launches and their templates.
 
@@ -140,8 +140,7 @@ pub(crate) struct BoundsSeen {
 }
 
 /// The cluster has at most the nodes and vCPUs that its stack allows, its launches ask for allowed families alone, and
-/// their templates for nothing that is denied. Instances without a claim aren't counted: they have an invariant of their
-/// own.
+/// their templates for nothing that is denied. Instances without a claim aren't counted: `NothingUnowned` is theirs.
 ///
 /// # Errors The invariant, and the finding.
 pub(crate) fn invariant_cluster_bounds_hold(

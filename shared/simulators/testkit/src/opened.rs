@@ -1,4 +1,4 @@
-//! The invariant of Nodes that take pods: the agent keeps a Ready Node closed for some seconds at most. Also the worlds in
+//! The invariant of Nodes that open: the agent keeps a Ready Node closed for some seconds at most. Also the worlds in
 //! which it has a reason to: their pods spread over Nodes, so Nodes of one wave open together.
 //!
 //! Decides from the Nodes' own conditions and taints, and from the times at which their agent ran.
@@ -48,8 +48,8 @@ pub(crate) fn spread(mut world: Scenario) -> Scenario {
 #[derive(Debug, Default)]
 pub(crate) struct ClosedSince(BTreeMap<String, Timestamp>);
 
-/// A Node that nothing but the agent's own taint closes is open once the agent has converged some seconds after the Node's
-/// longest wait, and an agent without other work converges soon.
+/// A Node that nothing but the agent's own taint closes is open once the agent has converged some seconds after the
+/// Node's longest wait, and an agent without other work converges soon.
 ///
 /// # Errors The invariant, and the finding.
 pub(crate) fn invariant_opened_in_time(

@@ -62,7 +62,7 @@ impl ForgedSnapshot<'_> {
     /// Its writes, chunks first.
     pub(super) fn writes(&self, forgery: SnapshotForgery, dice: &mut Dice) -> Vec<Write> {
         let pack = |kind, content: &str| Chunk::pack(kind, 0, content);
-        let bytes = |dice: &mut Dice| (0..1000).map(|_| u8::try_from(dice.below(256)).unwrap_or(0)).collect();
+        let byte = |dice: &mut Dice| u8::try_from(dice.below(256)).unwrap_or(0);
         match forgery {
             // node-classes reads classes alone, the other functions all.
             SnapshotForgery::TextBomb => {
@@ -74,7 +74,7 @@ impl ForgedSnapshot<'_> {
             }
             SnapshotForgery::ManyChunks => self.of_many_chunks(),
             SnapshotForgery::Garbage => {
-                let data = Value::B(bytes(dice));
+                let data = Value::B((0..1000).map(|_| byte(dice)).collect());
                 self.of_content(Item::from([
                     ("v".to_owned(), Value::number(1_u64)),
                     ("data".to_owned(), data),
