@@ -7,6 +7,7 @@
 #![expect(clippy::expect_used, reason = "tests fail by them")]
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use tenon_cluster_tests::{CLASS, Live};
@@ -91,14 +92,14 @@ fn check(pods: usize) {
         live.until("on nodes that are launched", within(pods), |live| live.ready_replicas() == pods);
     println!("{}", live.told.join("\n"));
     let nodes = LaunchedNodes::of(&live);
-    println!("{nodes:?}");
+    println!("{nodes}");
     let held = on_nodes_that_are_there(&mut live, pods);
     let (there, existing) = held.expect("a set of nodes that holds them all");
     let ratio = launched.as_secs_f64() / there.as_secs_f64();
     println!(
         "{pods} mixed pods: {launched:.1?} where their nodes are launched, {there:.1?} on {existing} that are there: {ratio:.2} times"
     );
-    assert!(nodes.launched <= nodes.most(), "at most {} nodes may be launched: {nodes:?}", nodes.most());
+    assert!(nodes.launched <= nodes.most(), "at most {} nodes may be launched: {nodes}", nodes.most());
     assert!(ratio <= MOST, "{ratio:.2} times as long, where at most {MOST} is meant to be");
 }
 
@@ -108,12 +109,21 @@ fn within(pods: usize) -> Duration {
 
 /// The nodes of pods: those of each pod's first plan, and all that were launched. A node is one too many if all its
 /// pods had a node planned before, whose room other pods took.
-#[derive(Debug)]
 struct LaunchedNodes {
     planned: usize,
     launched: usize,
     planned_price: UsdPerHour,
     launched_price: UsdPerHour,
+}
+
+impl fmt::Display for LaunchedNodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { planned, launched, planned_price, launched_price } = self;
+        write!(
+            f,
+            "{planned} nodes planned for {planned_price} USD an hour, {launched} launched for {launched_price}"
+        )
+    }
 }
 
 impl LaunchedNodes {

@@ -70,7 +70,7 @@ impl FromIterator<Mark> for Marks {
 impl Marks {
     /// Whether there is none, not even one without effect.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }
 
