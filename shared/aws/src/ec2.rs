@@ -1,7 +1,7 @@
 //! The EC2 port over the SDK.
 //!
 //! Decides the paging of each call, and the meaning of a dry run's two refusals. Page sizes are the port's; beside a
-//! list of ids or names EC2 accepts none, and answers on one page.
+//! list of ids or names EC2 accepts none, and answers on one page. `launch_sessions` takes launch roles.
 
 use std::error::Error;
 use std::time::SystemTime;
@@ -18,14 +18,15 @@ use tenon_domain::id::InstanceId;
 use tenon_ec2::port::{
     AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
     CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
-    InstanceStateChange, InstanceStatus, InstanceStatusFilter, InstanceTypeInfo, LaunchTemplate,
+    InstanceStateChange, InstanceStatus, InstanceStatusFilter, InstanceTypeInfo, LaunchRole, LaunchTemplate,
     LaunchTemplateFilter, LocationType, Page, PageToken, PlacementGroup, ResourceFilter, RunInstancesProbe,
     SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering, VolumeSnapshot,
 };
-use tenon_ec2::{Ec2, Ec2Error};
+use tenon_ec2::{Ec2, Ec2Error, LaunchRights};
 
 use crate::call::{self, CallEffect, FailedCall, FailedCallSink};
 use crate::filters::{self, list};
+use crate::launch_sessions::LaunchSessions;
 use crate::reading::{Malformed, next};
 use crate::settings::{retries, timeouts};
 use crate::templates::NumberTooLarge;
@@ -45,6 +46,7 @@ const LINUX: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
 #[derive(Clone)]
 pub struct AwsEc2 {
     client: Client,
+    sessions: LaunchSessions,
     report: Option<FailedCallSink>,
 }
 
@@ -58,12 +60,8 @@ impl AwsEc2 {
     /// EC2 of the region and account of `config`. Its retries and timeouts are replaced: no retries, and 40 s a call.
     #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
-        let config = Builder::from(config)
-            .behavior_version(BehaviorVersion::v2026_01_12())
-            .retry_config(retries())
-            .timeout_config(timeouts())
-            .build();
-        Self { client: Client::from_conf(config), report: None }
+        let client = Client::from_conf(client_settings(config).build());
+        Self { client, sessions: LaunchSessions::new(config), report: None }
     }
 
     /// Reports every failed call, with its request id.
@@ -126,6 +124,23 @@ impl AwsEc2 {
     fn now(&self) -> DateTime {
         let clock = self.client.config().time_source();
         DateTime::from(clock.map_or_else(SystemTime::now, |clock| clock.now()))
+    }
+}
+
+/// The settings of every client of EC2.
+pub(crate) fn client_settings(config: &SdkConfig) -> Builder {
+    Builder::from(config)
+        .behavior_version(BehaviorVersion::v2026_01_12())
+        .retry_config(retries())
+        .timeout_config(timeouts())
+}
+
+impl LaunchRights for AwsEc2 {
+    type Launcher = Self;
+
+    async fn launching(&self, role: &LaunchRole) -> Result<Self, Ec2Error> {
+        let client = self.sessions.client(role, self.now().secs(), self.report.as_ref()).await?;
+        Ok(Self { client, ..self.clone() })
     }
 }
 

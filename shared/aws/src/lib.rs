@@ -17,6 +17,7 @@ mod fleet;
 mod images;
 mod instance_profiles;
 mod instances;
+mod launch_sessions;
 mod network;
 mod parameters;
 mod placement;

@@ -3,6 +3,7 @@
 //! Decides how a code and a message become a value; [`classify`] knows the meaning of codes.
 
 use crate::classify::{ErrorClass, classify};
+use crate::port::ASSUME_ROLE;
 
 /// The IAM action of a call, with its service's prefix.
 #[must_use]
@@ -12,7 +13,7 @@ pub fn right_of(action: &str) -> String {
         "GetParameters" => "ssm",
         "GetInstanceProfile" => "iam",
         "GetProducts" => "pricing",
-        "DecodeAuthorizationMessage" => "sts",
+        "DecodeAuthorizationMessage" | ASSUME_ROLE => "sts",
         _ => "ec2",
     };
     format!("{service}:{action}")
@@ -143,6 +144,24 @@ impl Ec2Error {
             ErrorClass::Invalid => Self::Invalid { action, code, message },
             ErrorClass::Server => Self::ServerError { action, code, message },
             ErrorClass::Unknown => Self::Unknown { action, code, message },
+        }
+    }
+
+    /// Why EC2 couldn't be asked by a cluster's launch role, in a sentence with the remedy; `None` for any other error.
+    #[must_use]
+    pub fn without_launch_role(&self) -> Option<&str> {
+        match self {
+            Self::Unauthorized { action, decoded, .. } if action == ASSUME_ROLE => decoded.as_deref(),
+            Self::Unauthorized { .. }
+            | Self::Throttled { .. }
+            | Self::NotFound { .. }
+            | Self::AlreadyExists { .. }
+            | Self::IdempotentParameterMismatch { .. }
+            | Self::Refused { .. }
+            | Self::Invalid { .. }
+            | Self::ServerError { .. }
+            | Self::NoAnswer { .. }
+            | Self::Unknown { .. } => None,
         }
     }
 

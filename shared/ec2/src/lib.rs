@@ -18,5 +18,6 @@ pub use denial::{DecodedMessage, Denial, DenialCause, PolicyKind, encoded_messag
 pub use effect::{Effect, effect, launched_reason, launched_reason_of};
 pub use error::{Ec2Error, right_of};
 pub use port::{
-    AuthorizationMessages, Ec2, Ec2Account, Ec2Ports, InstanceProfiles, Parameters, Pricing, ZonalShift,
+    AuthorizationMessages, Ec2, Ec2Account, Ec2Ports, InstanceProfiles, LaunchRights, Parameters, Pricing,
+    ZonalShift,
 };

@@ -7,7 +7,7 @@ use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetOverride, FleetTags, ImageState,
     LaunchTemplateData, OnDemandAllocation, SpotAllocation, TagFilter, Tags, TargetCapacityType,
 };
-use tenon_ec2::{AuthorizationMessages, Ec2, InstanceProfiles, Parameters};
+use tenon_ec2::{AuthorizationMessages, Ec2, InstanceProfiles, LaunchRights, Parameters};
 use tenon_twin::{Call, CapacityPool};
 
 use crate::difference::Difference;
@@ -20,7 +20,7 @@ pub(crate) const WORLD_TAG: &str = "example.com/world";
 /// A server with a world.
 pub trait Server {
     /// The port.
-    type Ec2: Ec2;
+    type Ec2: Ec2 + LaunchRights;
     /// The port.
     fn ec2(&self) -> &Self::Ec2;
     /// The ports beside it that every server has.

@@ -4,6 +4,7 @@ mod errors;
 mod fake_http;
 mod fleets;
 mod instance_profiles;
+mod launch_roles;
 mod lists;
 mod parameters;
 mod prices;

@@ -8,6 +8,7 @@ mod image;
 mod instance;
 mod instance_profile;
 mod instance_status;
+mod launch_role;
 mod network;
 mod offering;
 mod parameter;
@@ -36,6 +37,7 @@ pub use instance_profile::InstanceProfileFacts;
 pub use instance_status::{
     InstanceStatus, InstanceStatusFilter, ScheduledEvent, ScheduledEventCode, StatusCheck,
 };
+pub use launch_role::{ASSUME_ROLE, LaunchRights, LaunchRole};
 pub use network::{PlacementGroup, ResourceFilter, SecurityGroup, Subnet};
 pub use offering::{
     AvailabilityZone, LocationType, MALFORMED_ANSWER, NO_PRICING_API, OnDemandPrice, SpotPrice, TypeOffering,
@@ -171,11 +173,14 @@ macro_rules! port {
 /// All ports to an account and region, as handlers take them. A new port is added here, in [`Ec2Account`] and in its
 /// implementations; handlers' bounds stay.
 pub trait Ec2Ports:
-    Ec2 + Pricing + ZonalShift + Parameters + InstanceProfiles + AuthorizationMessages
+    Ec2 + LaunchRights + Pricing + ZonalShift + Parameters + InstanceProfiles + AuthorizationMessages
 {
 }
 
-impl<T: Ec2 + Pricing + ZonalShift + Parameters + InstanceProfiles + AuthorizationMessages> Ec2Ports for T {}
+impl<T> Ec2Ports for T where
+    T: Ec2 + LaunchRights + Pricing + ZonalShift + Parameters + InstanceProfiles + AuthorizationMessages
+{
+}
 
 /// An account and region, of one implementation for each port. A port that isn't given another implementation has the
 /// one of the port before it.

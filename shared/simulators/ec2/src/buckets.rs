@@ -138,7 +138,10 @@ fn tokens(call: Call, cost: Cost) -> Vec<(CallBucket, u64)> {
         Call::GetParameters => vec![(CallBucket::Parameters, 1)],
         Call::GetInstanceProfile => vec![(CallBucket::InstanceProfiles, 1)],
         // Other services, with limits of their own that the twin doesn't model.
-        Call::GetProducts | Call::GetManagedResource | Call::DecodeAuthorizationMessage => Vec::new(),
+        Call::GetProducts
+        | Call::GetManagedResource
+        | Call::DecodeAuthorizationMessage
+        | Call::AssumeRole => Vec::new(),
     }
 }
 

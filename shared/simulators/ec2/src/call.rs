@@ -53,5 +53,7 @@ tenon_domain::words! {
         GetInstanceProfile,
         /// STS's DecodeAuthorizationMessage.
         DecodeAuthorizationMessage,
+        /// STS's AssumeRole.
+        AssumeRole,
     }
 }

@@ -27,7 +27,7 @@ const LARGE_PAGE: usize = 1000;
 
 impl RegionTwin {
     /// Makes a call: its admission, its effect, its answer.
-    fn call<T>(
+    pub(super) fn call<T>(
         &self,
         call: Call,
         cost: Cost,
@@ -57,6 +57,7 @@ impl RegionTwin {
         &self,
         call: Call,
         cost: Cost,
+        rights: impl FnOnce(&TwinState) -> Result<(), Ec2Error>,
         check: impl FnOnce(&TwinState) -> Result<(), Ec2Error>,
     ) -> Result<DryRunOutcome, Ec2Error> {
         self.with(|state| {
@@ -74,7 +75,13 @@ impl RegionTwin {
                     message: denied.words(call),
                 });
             }
-            check(state).map(|()| DryRunOutcome::WouldSucceed)
+            match rights(state) {
+                Ok(()) => check(state).map(|()| DryRunOutcome::WouldSucceed),
+                Err(Ec2Error::Unauthorized { action, decoded, message }) => {
+                    Ok(DryRunOutcome::Unauthorized { action, decoded, message })
+                }
+                Err(other) => Err(other),
+            }
         })
     }
 
@@ -200,7 +207,11 @@ impl Ec2 for RegionTwin {
         &self,
         template: &CreateLaunchTemplate,
     ) -> Result<LaunchTemplate, Ec2Error> {
-        self.call(Call::CreateLaunchTemplate, Cost::PLAIN, |state| state.create_template(template))
+        let by = self.by.as_ref();
+        self.call(Call::CreateLaunchTemplate, Cost::PLAIN, |state| {
+            state.may_make(by, template)?;
+            state.create_template(template)
+        })
     }
 
     async fn describe_launch_templates(
@@ -219,17 +230,25 @@ impl Ec2 for RegionTwin {
     }
 
     async fn create_fleet(&self, request: &CreateFleetRequest) -> Result<FleetResult, Ec2Error> {
-        self.call(Call::CreateFleet, Cost::PLAIN, |state| state.create_fleet(request))
+        let by = self.by.as_ref();
+        self.call(Call::CreateFleet, Cost::PLAIN, |state| state.create_fleet(by, request))
     }
 
     async fn dry_run_create_fleet(&self, request: &CreateFleetRequest) -> Result<DryRunOutcome, Ec2Error> {
-        self.dry_run(Call::CreateFleet, Cost::PLAIN, |state| state.check_fleet(request))
+        let by = self.by.as_ref();
+        self.dry_run(
+            Call::CreateFleet,
+            Cost::PLAIN,
+            |state| state.may_create_fleet(by, request),
+            |state| state.check_fleet(request),
+        )
     }
 
     async fn dry_run_run_instances(&self, probe: &RunInstancesProbe) -> Result<DryRunOutcome, Ec2Error> {
         let call = Call::RunInstances;
         let cost = Cost { narrowing: Narrowing::FilteredOrPaged, resources: 1 };
-        self.dry_run(call, cost, |state| {
+        let rights = |state: &TwinState| state.may_run(self.by.as_ref(), probe);
+        self.dry_run(call, cost, rights, |state| {
             state.template_version(call, &probe.launch_template, &probe.version)?;
             state
                 .check_override(&probe.launch_template, &probe.with)
@@ -270,7 +289,11 @@ impl Ec2 for RegionTwin {
     }
 
     async fn create_tags(&self, ids: &[InstanceId], tags: &Tags) -> Result<(), Ec2Error> {
-        self.call(Call::CreateTags, Cost::PLAIN, |state| state.create_tags(ids, tags))
+        let by = self.by.as_ref();
+        self.call(Call::CreateTags, Cost::PLAIN, |state| {
+            state.may_tag(by, ids)?;
+            state.create_tags(ids, tags)
+        })
     }
 }
 

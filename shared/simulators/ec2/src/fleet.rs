@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use tenon_domain::Timestamp;
-use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, Zone};
+use tenon_domain::id::{ClientToken, ClusterName, FleetId, ImageId, InstanceId, InstanceType, Zone};
 use tenon_domain::money::UsdPerHour;
 
 use super::call::Call;
@@ -57,11 +57,40 @@ pub(super) fn item<T>(code: &str, message: String) -> Result<T, OverrideError> {
 }
 
 impl TwinState {
-    pub(super) fn create_fleet(&mut self, request: &CreateFleetRequest) -> Result<FleetResult, Ec2Error> {
+    pub(super) fn create_fleet(
+        &mut self,
+        by: Option<&ClusterName>,
+        request: &CreateFleetRequest,
+    ) -> Result<FleetResult, Ec2Error> {
+        let now = self.now;
+        let answer = self.may_create_fleet(by, request).and_then(|()| self.answer_fleet(request));
+        let outcome = match &answer {
+            Ok((_, outcome)) => outcome.clone(),
+            Err(error) => RequestOutcome::Refused(error.to_string()),
+        };
+        let record = RequestRecord {
+            at: now,
+            by: by.cloned(),
+            client_token: request.client_token.clone(),
+            target_capacity: request.target_capacity,
+            tags: request.tags.instance.clone(),
+            images: self.images_named(request),
+            outcome,
+            item_errors: answer.as_ref().map_or(0, |(result, _)| result.errors.len()),
+        };
+        self.requests.push(Arc::new(record));
+        answer.map(|(result, _)| result)
+    }
+
+    /// The answer to an allowed request, and whether it is a new one.
+    fn answer_fleet(
+        &mut self,
+        request: &CreateFleetRequest,
+    ) -> Result<(FleetResult, RequestOutcome), Ec2Error> {
         let stored = request.to_stored();
         let now = self.now;
         self.tokens.retain(|_, token| token.until > now);
-        let answer = match self.tokens.get(&request.client_token) {
+        match self.tokens.get(&request.client_token) {
             Some(token) if token.stored == stored => Ok((token.result.clone(), RequestOutcome::Replayed)),
             Some(_) => Err(error(
                 Call::CreateFleet,
@@ -77,22 +106,7 @@ impl TwinState {
                 let ids = result.instance_ids();
                 (result, RequestOutcome::New(ids))
             }),
-        };
-        let outcome = match &answer {
-            Ok((_, outcome)) => outcome.clone(),
-            Err(error) => RequestOutcome::Refused(error.to_string()),
-        };
-        let record = RequestRecord {
-            at: now,
-            client_token: request.client_token.clone(),
-            target_capacity: request.target_capacity,
-            tags: request.tags.instance.clone(),
-            images: self.images_named(request),
-            outcome,
-            item_errors: answer.as_ref().map_or(0, |(result, _)| result.errors.len()),
-        };
-        self.requests.push(Arc::new(record));
-        answer.map(|(result, _)| result)
+        }
     }
 
     /// Problems for which EC2 refuses a fleet as a whole.

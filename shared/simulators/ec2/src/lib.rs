@@ -3,7 +3,7 @@
 //! It stands in for EC2 in simulation and on a machine without an AWS account. Decides EC2's answers, and changes
 //! over time. The clock is an input, and the bus delivers its events.
 //!
-//! Beside EC2 it answers for the price list, ARC, Systems Manager's parameters and IAM's instance profiles.
+//! Beside EC2 it answers for the price list, ARC, Systems Manager's parameters, IAM's instance profiles and launch roles.
 //!
 //! Real: instance types, offerings, on-demand prices of us-east-1 (used for every region), CreateFleet's rules, token
 //! buckets, names of published images. Synthetic: spot prices, delays, ids. Not modelled: volumes, network interfaces
@@ -24,6 +24,7 @@ mod fleet;
 mod images;
 mod instance_profiles;
 mod instances;
+mod launch_roles;
 mod network;
 mod parameters;
 mod placement;
@@ -42,7 +43,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tenon_domain::id::{InstanceType, Region, Zone};
+use tenon_domain::id::{ClusterName, InstanceType, Region, Zone};
 use tenon_domain::{SignedDuration, Timestamp};
 
 pub use buckets::Throttling;
@@ -175,6 +176,8 @@ fn refuse<T>(message: String) -> Result<T, NotPossible> {
 pub struct RegionTwin {
     state: Arc<Mutex<TwinState>>,
     clock: TwinClock,
+    /// The cluster by whose launch role this handle asks; `None` by the caller's own rights.
+    by: Option<ClusterName>,
 }
 
 impl fmt::Debug for RegionTwin {
@@ -190,7 +193,7 @@ impl RegionTwin {
     /// [`DataError`] for a region that there is no data for.
     pub fn new(config: TwinConfig) -> Result<Self, DataError> {
         let clock = Arc::clone(&config.clock);
-        Ok(Self { state: Arc::new(Mutex::new(TwinState::new(config)?)), clock })
+        Ok(Self { state: Arc::new(Mutex::new(TwinState::new(config)?)), clock, by: None })
     }
 
     /// The state as of now.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tenon_domain::Timestamp;
-use tenon_domain::id::{ClientToken, FleetId, ImageId, InstanceId, InstanceType, Zone};
+use tenon_domain::id::{ClientToken, ClusterName, FleetId, ImageId, InstanceId, InstanceType, Zone};
 use tenon_domain::placement::LaunchPlacement;
 
 use super::images::ImageDefect;
@@ -61,6 +61,8 @@ pub enum RequestOutcome {
 pub struct RequestRecord {
     /// When.
     pub at: Timestamp,
+    /// The cluster whose launch role asked; `None` where the caller asked by its own rights.
+    pub by: Option<ClusterName>,
     /// Its client token.
     pub client_token: ClientToken,
     /// The number of requested instances.

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tenon_domain::id::{
-    ClientToken, ImageId, InstanceId, InstanceType, PlacementGroupId, ReservationId, SecurityGroupId,
-    SubnetId, Zone,
+    ClientToken, ClusterName, ImageId, InstanceId, InstanceType, PlacementGroupId, ReservationId,
+    SecurityGroupId, SubnetId, Zone,
 };
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::{SignedDuration, Timestamp};
@@ -73,6 +73,8 @@ pub(super) struct TwinState {
     pub(super) own_parameters: OwnParameters,
     pub(super) published: PublishedReleases,
     pub(super) profiles: Profiles,
+    /// Clusters' launch roles, by ARN.
+    pub(super) launch_roles: BTreeMap<String, ClusterName>,
     pub(super) instances: BTreeMap<InstanceId, TwinInstance>,
     pub(super) capacity: Capacity,
     /// Errors that a test gives to a pool: code and message.
@@ -139,6 +141,7 @@ impl TwinState {
             own_parameters: OwnParameters::new(),
             published: PublishedReleases::default(),
             profiles: Profiles::new(),
+            launch_roles: BTreeMap::new(),
             instances: BTreeMap::new(),
             capacity: Capacity::default(),
             failing: BTreeMap::new(),

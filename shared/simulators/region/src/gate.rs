@@ -12,7 +12,9 @@ use std::task::{Context, Poll, Waker};
 use jiff::SignedDuration;
 use serde_json::Value;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{CreateFleetRequest, Image, Instance, InstanceProfileFacts, InstanceStatus};
+use tenon_ec2::port::{
+    CreateFleetRequest, Image, Instance, InstanceProfileFacts, InstanceStatus, LaunchRole,
+};
 use tenon_runtime::batch::Message;
 use tenon_snapshot::{Kind, Object};
 use tenon_table::{Commit, Item, Key, QueryPage};
@@ -92,6 +94,9 @@ pub trait Hooks: Send + Sync {
 
     /// Changes EC2's answer about the status of instances; only sabotage does.
     fn tamper_statuses(&self, _: &mut Vec<InstanceStatus>) {}
+
+    /// Changes the launch role that a task takes; only sabotage does.
+    fn tamper_launch_role(&self, _: &mut LaunchRole) {}
 
     /// Changes a launch; only sabotage does.
     fn tamper_fleet(&self, _: &mut CreateFleetRequest) {}
@@ -237,6 +242,11 @@ impl TaskGate {
     /// Passes a request to the hooks.
     pub fn hear(&self, asked: AskedCall<'_>) {
         self.hooks.hear(self.task, asked);
+    }
+
+    /// Passes a request to the hooks that the task makes by other rights than its own, under a name of theirs.
+    pub fn hear_as(&self, rights: &'static str, asked: AskedCall<'_>) {
+        self.hooks.hear(rights, asked);
     }
 
     /// The task of the gate.

@@ -4,33 +4,44 @@ use tenon_domain::api::node_class::PlacementGroupSelector;
 use tenon_domain::id::InstanceId;
 use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::port::{
-    AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
+    ASSUME_ROLE, AvailabilityZone, CapacityReservation, CapacityReservationFilter, CreateFleetRequest,
     CreateLaunchTemplate, DryRunOutcome, FleetResult, Image, ImageFilter, Instance, InstanceFilter,
     InstanceProfileFacts, InstanceStateChange, InstanceStatus, InstanceStatusFilter, InstanceTypeInfo,
-    LaunchTemplate, LaunchTemplateFilter, LocationType, OnDemandPrice, Page, PageToken, Parameter,
-    PlacementGroup, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags, TypeOffering,
-    VolumeSnapshot,
+    LaunchRole, LaunchTemplate, LaunchTemplateFilter, LocationType, OnDemandPrice, Page, PageToken,
+    Parameter, PlacementGroup, ResourceFilter, RunInstancesProbe, SecurityGroup, SpotPrice, Subnet, Tags,
+    TypeOffering, VolumeSnapshot,
 };
 use tenon_ec2::{
-    AuthorizationMessages, DecodedMessage, Ec2, Ec2Error, InstanceProfiles, Parameters, Pricing, ZonalShift,
+    AuthorizationMessages, DecodedMessage, Ec2, Ec2Error, InstanceProfiles, LaunchRights, Parameters,
+    Pricing, ZonalShift,
 };
 use tenon_twin::RegionTwin;
 
 use crate::asked::AskedCall;
 use crate::gate::{CallMoment, Passage, TaskGate};
 
+/// The name of a launch role's rights, under which hooks hear the calls that a task makes by them.
+pub const BY_LAUNCH_ROLE: &str = "launch";
+
 /// The twin behind a task's gate.
 #[derive(Clone)]
 pub struct GatedEc2 {
     inner: RegionTwin,
     gate: TaskGate,
+    /// By whose rights it asks: the task's, or a launch role's.
+    rights: &'static str,
 }
 
 impl GatedEc2 {
     /// The twin behind a gate.
     #[must_use]
     pub const fn new(inner: RegionTwin, gate: TaskGate) -> Self {
-        Self { inner, gate }
+        let rights = gate.task();
+        Self { inner, gate, rights }
+    }
+
+    fn hear(&self, asked: AskedCall<'_>) {
+        self.gate.hear_as(self.rights, asked);
     }
 
     async fn before(&self, call: &'static str, action: &str) -> Result<(), Ec2Error> {
@@ -64,7 +75,7 @@ macro_rules! gated {
     ($port:ident { $($written_out:item)* } { $($action:literal $name:literal fn $call:ident($($arg:ident: $type:ty),*) -> $answer:ty;)* }) => {
         impl $port for GatedEc2 {
             $(async fn $call(&self, $($arg: $type),*) -> Result<$answer, Ec2Error> {
-                self.gate.hear(AskedCall::Other($action));
+                self.hear(AskedCall::Other($action));
                 self.before($name, $action).await?;
                 let answer = self.inner.$call($($arg),*).await?;
                 self.after($name, $action).await?;
@@ -76,6 +87,20 @@ macro_rules! gated {
     };
 }
 
+impl LaunchRights for GatedEc2 {
+    type Launcher = Self;
+
+    async fn launching(&self, role: &LaunchRole) -> Result<Self, Ec2Error> {
+        self.hear(AskedCall::AssumeRole(role));
+        self.before("sts.assume_role", ASSUME_ROLE).await?;
+        let mut role = role.clone();
+        self.gate.hooks().tamper_launch_role(&mut role);
+        let inner = self.inner.launching(&role).await?;
+        self.after("sts.assume_role", ASSUME_ROLE).await?;
+        Ok(Self { inner, gate: self.gate.clone(), rights: BY_LAUNCH_ROLE })
+    }
+}
+
 gated! {
     Ec2 {
         async fn describe_images(
@@ -83,7 +108,7 @@ gated! {
             filter: &ImageFilter,
             page: Option<PageToken>,
         ) -> Result<Page<Image>, Ec2Error> {
-            self.gate.hear(AskedCall::Other("DescribeImages"));
+            self.hear(AskedCall::Other("DescribeImages"));
             self.before("ec2.describe_images", "DescribeImages").await?;
             let mut answer = self.inner.describe_images(filter, page).await?;
             self.gate.hooks().tamper_images(&mut answer.items);
@@ -96,7 +121,7 @@ gated! {
             filter: &InstanceFilter,
             page: Option<PageToken>,
         ) -> Result<Page<Instance>, Ec2Error> {
-            self.gate.hear(AskedCall::Other("DescribeInstances"));
+            self.hear(AskedCall::Other("DescribeInstances"));
             self.before("ec2.describe_instances", "DescribeInstances").await?;
             let mut answer = self.inner.describe_instances(filter, page).await?;
             self.gate.hooks().tamper_instances(&mut answer.items);
@@ -109,7 +134,7 @@ gated! {
             filter: InstanceStatusFilter,
             page: Option<PageToken>,
         ) -> Result<Page<InstanceStatus>, Ec2Error> {
-            self.gate.hear(AskedCall::Other("DescribeInstanceStatus"));
+            self.hear(AskedCall::Other("DescribeInstanceStatus"));
             self.before("ec2.describe_instance_status", "DescribeInstanceStatus").await?;
             let mut answer = self.inner.describe_instance_status(filter, page).await?;
             self.gate.hooks().tamper_statuses(&mut answer.items);
@@ -118,7 +143,7 @@ gated! {
         }
 
         async fn create_fleet(&self, request: &CreateFleetRequest) -> Result<FleetResult, Ec2Error> {
-            self.gate.hear(AskedCall::CreateFleet(request));
+            self.hear(AskedCall::CreateFleet(request));
             self.before("ec2.create_fleet", "CreateFleet").await?;
             let mut request = request.clone();
             self.gate.hooks().tamper_fleet(&mut request);
@@ -131,7 +156,7 @@ gated! {
             &self,
             request: &CreateFleetRequest,
         ) -> Result<DryRunOutcome, Ec2Error> {
-            self.gate.hear(AskedCall::DryRunFleet(request));
+            self.hear(AskedCall::DryRunFleet(request));
             self.before("ec2.dry_run_create_fleet", "CreateFleet").await?;
             let answer = self.inner.dry_run_create_fleet(request).await?;
             self.after("ec2.dry_run_create_fleet", "CreateFleet").await?;
@@ -142,7 +167,7 @@ gated! {
             &self,
             template: &CreateLaunchTemplate,
         ) -> Result<LaunchTemplate, Ec2Error> {
-            self.gate.hear(AskedCall::CreateLaunchTemplate(template));
+            self.hear(AskedCall::CreateLaunchTemplate(template));
             self.before("ec2.create_launch_template", "CreateLaunchTemplate").await?;
             let answer = self.inner.create_launch_template(template).await?;
             self.after("ec2.create_launch_template", "CreateLaunchTemplate").await?;
@@ -153,7 +178,7 @@ gated! {
             &self,
             ids: &[InstanceId],
         ) -> Result<Vec<InstanceStateChange>, Ec2Error> {
-            self.gate.hear(AskedCall::TerminateInstances(ids));
+            self.hear(AskedCall::TerminateInstances(ids));
             self.before("ec2.terminate_instances", "TerminateInstances").await?;
             let answer = self.inner.terminate_instances(ids).await?;
             self.after("ec2.terminate_instances", "TerminateInstances").await?;
@@ -161,7 +186,7 @@ gated! {
         }
 
         async fn create_tags(&self, ids: &[InstanceId], tags: &Tags) -> Result<(), Ec2Error> {
-            self.gate.hear(AskedCall::CreateTags(ids, tags));
+            self.hear(AskedCall::CreateTags(ids, tags));
             self.before("ec2.create_tags", "CreateTags").await?;
             self.inner.create_tags(ids, tags).await?;
             self.after("ec2.create_tags", "CreateTags").await
@@ -213,7 +238,7 @@ gated! {
 gated! {
     Parameters {
         async fn parameters(&self, names: &[String]) -> Result<Vec<Parameter>, Ec2Error> {
-            self.gate.hear(AskedCall::GetParameters(names));
+            self.hear(AskedCall::GetParameters(names));
             self.before("parameters.parameters", "GetParameters").await?;
             let answer = self.inner.parameters(names).await?;
             self.after("parameters.parameters", "GetParameters").await?;
@@ -225,7 +250,7 @@ gated! {
 gated! {
     InstanceProfiles {
         async fn instance_profile(&self, name: &str) -> Result<InstanceProfileFacts, Ec2Error> {
-            self.gate.hear(AskedCall::GetInstanceProfile(name));
+            self.hear(AskedCall::GetInstanceProfile(name));
             self.before("instance_profiles.instance_profile", "GetInstanceProfile").await?;
             let answer = self.gate.hooks().tamper_profile(self.inner.instance_profile(name).await)?;
             self.after("instance_profiles.instance_profile", "GetInstanceProfile").await?;

@@ -67,6 +67,7 @@ impl Hooks for Crowd {
             }
             AskedCall::CreateFleet(_)
             | AskedCall::DryRunFleet(_)
+            | AskedCall::AssumeRole(_)
             | AskedCall::CreateLaunchTemplate(_)
             | AskedCall::TerminateInstances(_)
             | AskedCall::CreateTags(..)
