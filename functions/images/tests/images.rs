@@ -48,6 +48,7 @@ fn select(world: &FunctionWorld, name: &str) {
         gates: Default::default(),
         agent_queue: String::new(),
         agent_role: String::new(),
+        launch_role: None,
         allowed: Default::default(),
     };
     let class_key = keys::node_class(&cluster, &NodeClassName::parse("default").unwrap());

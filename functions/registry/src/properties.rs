@@ -4,13 +4,15 @@
 //! form.
 
 mod allowances;
+mod launch_role;
 mod node_roles;
 mod reader;
 mod settings;
 
 use serde_json::{Map, Value};
-use tenon_domain::id::{ClusterName, InstallationId};
+use tenon_domain::id::ClusterName;
 use tenon_domain::registry::Registry;
+use tenon_runtime::Installation;
 
 use node_roles::role_name;
 use reader::PropertyReader;
@@ -24,7 +26,7 @@ pub(crate) fn cluster(properties: &Map<String, Value>) -> Option<ClusterName> {
 ///
 /// # Errors The problem of each property, by its name.
 pub(crate) fn parse(
-    installation: &InstallationId,
+    installation: &Installation,
     properties: &Map<String, Value>,
 ) -> Result<Registry, Vec<String>> {
     let mut read = PropertyReader::of(properties);
@@ -40,6 +42,7 @@ pub(crate) fn parse(
         .parsed("AgentQueue", "the queue's URL", |text| text.starts_with("http").then(|| text.to_owned()));
     let agent_role =
         read.parsed("AgentRole", "a role's ARN", |text| role_name(text).map(|_| text.to_owned()));
+    let launch_role = read.launch_role(installation);
     let allowed = read.allowances();
     let gates = read.gates();
     let settings = read.settings();
@@ -50,7 +53,7 @@ pub(crate) fn parse(
     }
     let entry = || {
         Some(Registry {
-            installation: installation.clone(),
+            installation: installation.id.clone(),
             cluster: cluster?,
             endpoint: endpoint?,
             certificate_authority: certificate_authority?,
@@ -60,6 +63,7 @@ pub(crate) fn parse(
             gates,
             agent_queue: agent_queue?,
             agent_role: agent_role?,
+            launch_role,
             allowed,
         })
     };

@@ -58,7 +58,7 @@ async fn write<T: Table>(
     installation: &Installation,
     request: &CustomResourceRequest,
 ) -> Result<(), String> {
-    let entry = properties::parse(&installation.id, &request.resource_properties)
+    let entry = properties::parse(installation, &request.resource_properties)
         .map_err(|problems| problems.join("; "))?;
     let key = keys::registry(&installation.region, &entry.cluster);
     let found = FoundRegistration::read(table, &key).await?;

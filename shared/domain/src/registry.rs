@@ -33,6 +33,8 @@ pub struct Registry {
     pub agent_queue: String,
     /// The ARN of the agent's role.
     pub agent_role: String,
+    /// The ARN of the role by which its nodes are launched; `None` in an entry of an earlier stack, which makes none.
+    pub launch_role: Option<String>,
     /// Its allowances.
     pub allowed: Allowances,
 }

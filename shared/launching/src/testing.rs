@@ -21,6 +21,7 @@ pub(crate) fn registry(cluster: &str) -> Registry {
         gates: Gates::default(),
         agent_queue: String::new(),
         agent_role: String::new(),
+        launch_role: None,
         allowed: Allowances::default(),
     }
 }

@@ -110,6 +110,7 @@ fn registered_with(allowed: Allowances, gates: Gates, settings: ClusterSettings)
         gates,
         agent_queue: String::new(),
         agent_role: String::new(),
+        launch_role: None,
         allowed,
     };
     let key = keys::registry(&running.world.installation.region, &running.cluster);

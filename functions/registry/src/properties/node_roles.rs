@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::reader::{PropertyReader, told};
 
 /// The longest name of a role. Source: IAM API Reference, `CreateRole`, read 2026-11.
-const LONGEST_ROLE: usize = 64;
+pub(super) const LONGEST_ROLE: usize = 64;
 /// The longest name of an instance profile. Source: IAM API Reference, `CreateInstanceProfile`, read 2026-11.
 const LONGEST_PROFILE: usize = 128;
 
@@ -95,7 +95,7 @@ fn node_role(item: &Value) -> Result<Option<(String, String)>, String> {
     Ok(Some((name.to_owned(), own.to_owned())))
 }
 
-fn is_iam_name(text: &str, longest: usize) -> bool {
+pub(super) fn is_iam_name(text: &str, longest: usize) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_+=,.@-".contains(&byte);
     (1..=longest).contains(&text.len()) && text.bytes().all(allowed)
 }

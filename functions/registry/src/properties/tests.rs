@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use tenon_domain::budget::BudgetNodes;
+use tenon_domain::id::{InstallationId, Region};
 use tenon_domain::instance_family::FamilyPattern;
 use tenon_domain::registry::{
     Allowances, ClusterSettings, FeatureGate, GateName, MinValuesPolicy, Permission, PreferencePolicy,
@@ -33,6 +34,14 @@ fn properties() -> Map<String, Value> {
     properties
 }
 
+fn installation() -> Installation {
+    Installation {
+        id: InstallationId::parse("tenon").unwrap(),
+        region: Region::parse("us-east-1").unwrap(),
+        account: "111122223333".to_owned(),
+    }
+}
+
 fn parsed(change: &[(&str, Option<Value>)]) -> Result<Registry, Vec<String>> {
     let mut properties = properties();
     for (name, value) in change {
@@ -41,7 +50,7 @@ fn parsed(change: &[(&str, Option<Value>)]) -> Result<Registry, Vec<String>> {
             None => drop(properties.remove(*name)),
         }
     }
-    parse(&InstallationId::parse("tenon").unwrap(), &properties)
+    parse(&installation(), &properties)
 }
 
 fn check(change: &[(&str, Option<Value>)], expected: &[&str]) {
@@ -113,6 +122,30 @@ fn what_a_stack_bounds_is_in_the_entry_and_what_it_leaves_out_is_not_bounded() {
     assert_eq!(bounded.max_vcpus, Some(400));
     assert_eq!(bounded.families.iter().map(FamilyPattern::as_str).collect::<Vec<_>>(), ["c7*", "m7g"]);
     assert_eq!(permissions(&bounded), [Permission::Denied; 3]);
+}
+
+#[test]
+fn a_launch_role_is_of_this_account_under_the_installations_path() {
+    let given = |arn: &str| parsed(&[("LaunchRole", Some(json!(arn)))]);
+    let own = "arn:aws:iam::111122223333:role/tenon/tenon/us-east-1/tenon-prod-LaunchRole-1A2B";
+    assert_eq!(given(own).unwrap().launch_role.as_deref(), Some(own));
+    assert_eq!(parsed(&[]).unwrap().launch_role, None, "a stack of an earlier release makes none");
+    for other in [
+        own.replace("111122223333", "444455556666"),
+        own.replace("arn:aws:", "arn:aws-cn:"),
+        own.replace("us-east-1", "eu-west-1"),
+        own.replace("/tenon/tenon/", "/tenon/other/"),
+        own.replace("tenon/tenon/us-east-1/", ""),
+        own.replace("us-east-1/", "us-east-1/deeper/"),
+        own.replace("role/", "user/"),
+        own.replace("tenon-prod-LaunchRole-1A2B", ""),
+        own.replace("tenon-prod-LaunchRole-1A2B", "*"),
+        String::new(),
+    ] {
+        let told = given(&other).unwrap_err();
+        let expected = "expected a role's ARN, `arn:aws:iam::111122223333:role/tenon/tenon/us-east-1/…`";
+        assert_eq!(told, [format!("`LaunchRole` is `{other}`: {expected}")]);
+    }
 }
 
 #[test]

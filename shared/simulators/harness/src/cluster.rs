@@ -104,6 +104,7 @@ impl Cluster {
             gates: Gates::default(),
             agent_queue: String::new(),
             agent_role: String::new(),
+            launch_role: None,
             allowed: Allowances::default(),
         };
         self.put(set(keys::registry(&self.world.installation.region, &self.name), &registry))

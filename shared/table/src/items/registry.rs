@@ -42,6 +42,7 @@ impl ItemForm for Registry {
         });
         to.text("agent_queue", &self.agent_queue);
         to.text("agent_role", &self.agent_role);
+        to.text_if(LAUNCH_ROLE, self.launch_role.as_ref());
         to.map("allowed", |to| {
             write_node_roles(to, &self.allowed.node_roles);
             to.texts("instance_profiles", &self.allowed.instance_profiles);
@@ -83,11 +84,13 @@ impl ItemForm for Registry {
             gates: from.map_if("gates", read_gates)?.unwrap_or_default(),
             agent_queue: from.string("agent_queue")?,
             agent_role: from.string("agent_role")?,
+            launch_role: from.string_if(LAUNCH_ROLE)?,
             allowed: from.map("allowed", read_allowances)?,
         })
     }
 }
 
+const LAUNCH_ROLE: &str = "launch_role";
 const NODE_ROLES: &str = "node_roles";
 const NODE_PROFILES: &str = "node_profiles";
 const SNAPSHOT_OWNERS: &str = "snapshot_owners";

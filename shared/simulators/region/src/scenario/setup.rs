@@ -264,6 +264,7 @@ fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) ->
             .with(GateName::NodeRepair, gate(form.node_repair)),
         agent_queue: format!("{}-agent-{name}", region.installation.id),
         agent_role: format!("arn:aws:iam::{}:role/{name}-tenon-agent", region.installation.account),
+        launch_role: None,
         allowed: Allowances {
             // As if an existing profile of the role's name had been given to the stack.
             node_roles: node_roles(name).map(|role| (role.clone(), role)).into(),

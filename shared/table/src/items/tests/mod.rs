@@ -279,6 +279,13 @@ fn an_entry_of_a_stack_before_the_bounds_has_none() {
 }
 
 #[test]
+fn an_entry_of_a_stack_before_launch_roles_names_none() {
+    let (key, mut item) = (keys::registry(&region(), &cluster()), to_item(&registry_entry()));
+    item.remove("launch_role").unwrap();
+    assert_eq!(from_item::<Registry>(&key, &item).unwrap().launch_role, None);
+}
+
+#[test]
 fn learned_memory_of_before_its_cluster_was_kept_is_nobodys_own() {
     let key = Key::new(keys::region_pk(&region()), "LEARNED#m5.large#ami-0abc");
     let mut item = to_item(&learned());

@@ -214,6 +214,7 @@ pub(super) fn registry_entry() -> Registry {
             .fold(Gates::default(), |gates, gate| gates.with(gate, FeatureGate::Enabled)),
         agent_queue: "https://sqs.us-east-1.amazonaws.com/1/agent-prod".into(),
         agent_role: "arn:aws:iam::1:role/agent-prod".into(),
+        launch_role: Some("arn:aws:iam::1:role/tenon/tenon/us-east-1/launch-prod".into()),
         allowed: Allowances {
             node_roles: tags(&[("nodes", "tenon-us-east-1-prod-nodes"), ("team", "team")]),
             instance_profiles: strings(&["nodes"]),
