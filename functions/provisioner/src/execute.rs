@@ -25,10 +25,11 @@ use tenon_state::observe::ClusterObservation;
 use tenon_state::view::ClusterView;
 
 use crate::denials;
+use crate::launcher::Launcher;
 use crate::settle::{CatalogFacts, SettleInput, settle};
 use crate::validated::{Noted, Validated};
 use crate::written_marks::{WrittenMarks, write_mark};
-use ask::{AnsweredLaunch, CallQueue, SendOutcome, ask_all};
+use ask::{AnsweredLaunch, CallQueue, LaunchAsker, SendOutcome, ask_all};
 use record::{put_off, record};
 
 pub(crate) use due::{DueLaunch, due};
@@ -66,7 +67,9 @@ pub(crate) async fn send_each<'a, P: Ports>(
 ) -> Result<SentLaunches, HandlerError> {
     let (answers, mut answered) = mpsc::unbounded();
     let mut settling = Settling::new(cluster, observed);
-    let asking = ask_all(ports, CallQueue::new(cluster, &observed.view), pace, launches, answers);
+    let launcher = Launcher::of(ports, cluster, &observed.view).await;
+    let asker = LaunchAsker { ports, launcher, pace };
+    let asking = ask_all(&asker, CallQueue::new(cluster, &observed.view), launches, answers);
     let settle = async {
         while let Some(AnsweredLaunch { due, outcome }) = answered.next().await {
             settling.settle(ports, due, outcome).await?;

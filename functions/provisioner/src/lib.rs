@@ -2,14 +2,15 @@
 //!
 //! It first finishes committed launches without an answer, of any pass. Then it plans for pods that no claim counts,
 //! commits claims with their exact requests, sends the requests and settles the answers. It plans around refused
-//! capacity in the same wake, and waits there for a throttled table. Only this function launches. With nothing to
-//! launch, it asks EC2 by dry runs whether it would allow launches from the classes.
+//! capacity in the same wake, and waits there for a throttled table. Only this function launches, for each cluster by the
+//! cluster's launch role. With nothing to launch, it asks EC2 by dry runs whether it would allow launches from the classes.
 //!
 //! Invariants: only committed requests are sent; a launch has one answer, however often it is sent.
 
 mod commit;
 mod denials;
 mod execute;
+mod launcher;
 mod lost;
 mod plan;
 pub mod settle;
@@ -37,6 +38,7 @@ use tenon_state::view::{Want, Wants};
 
 use commit::commit_and_send;
 use execute::{CallPace, SentLaunches, due, send_all, tag};
+use launcher::Launcher;
 use plan::PlannedLaunches;
 use validate::{ask, ask_after_launches, later};
 
@@ -186,6 +188,11 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
             done.sent.put_off(self.ports.now());
         }
         signal(self.ports, self.cluster, &done.sent).await;
+        // Nothing waits for names.
+        if !done.sent.launched.is_empty() {
+            let launcher = Launcher::of(self.ports, self.cluster, &observed.view).await;
+            tag(&launcher, &done.sent.launched).await;
+        }
         done.ask_at = if done.idle && !done.lost && due(&observed.view).is_empty() {
             ask(self.ports, self.cluster, observed).await?
         } else {
@@ -231,8 +238,6 @@ async fn signal<P: Ports>(ports: &P, cluster: &ClusterName, sent: &SentLaunches)
     if sent.failed.iter().any(|claim| replaces(&claim)) {
         ports.signals().wake(FunctionName::Disruption, cluster, SignedDuration::ZERO).await;
     }
-    // Nothing waits for names.
-    tag(ports, &sent.launched).await;
 }
 
 fn event<P: Ports>(ports: &P, cluster: &ClusterName, claim: &Claim) -> BusEvent {

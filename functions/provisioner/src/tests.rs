@@ -4,6 +4,7 @@
 mod bounds;
 mod bursts;
 mod commits;
+mod launch_roles;
 mod lost;
 mod nodes;
 mod probes;

@@ -1,8 +1,8 @@
 //! Dry runs: asks EC2 whether it allows launches from a class, before a pod needs one.
 //!
 //! Decides which class and architecture is asked about, and the time of the next question. `question` builds the
-//! request, `answer` reads what EC2 says. A dry run judges its caller, so the function that launches asks, with its
-//! own rights; `node-classes` reads the verdict.
+//! request, `answer` reads what EC2 says. A dry run judges its caller, so the function that launches asks, by the
+//! cluster's launch role; `node-classes` reads the verdict.
 //!
 //! Invariants: no question while a launch is due; one question a wake; in the region one dry run of RunInstances a
 //! second; a call without an answer is no verdict, and isn't repeated in the same wake.
@@ -23,7 +23,7 @@ use tenon_domain::registry::FeatureGate;
 use tenon_domain::unavailable::RequestDigest;
 use tenon_domain::wake::FunctionName;
 use tenon_ec2::port::DryRunOutcome;
-use tenon_ec2::{Denial, Ec2, Ec2Error};
+use tenon_ec2::{Denial, Ec2Error};
 use tenon_launching::build::BuiltLaunch;
 use tenon_runtime::{HandlerError, Ports, Signals};
 use tenon_state::cluster::judged_request;
@@ -39,6 +39,7 @@ use question::{BuiltQuestion, built, pools_digest, probe};
 
 use crate::denials::denial;
 use crate::execute::{make, unmade};
+use crate::launcher::Launcher;
 
 /// The time between two dry runs of RunInstances in a region. EC2 refills two requests a second, which launches by
 /// other tools need too ("Request throttling for the Amazon EC2 API", read November 2026).
@@ -233,7 +234,8 @@ impl<P: Ports> Asking<'_, P> {
         let images = status.images.iter().filter(|image| image.architecture == *architecture);
         let images: BTreeSet<ImageId> = images.map(|image| image.id.clone()).collect();
         let reason = ConditionReason::CreateLaunchTemplateAuthCheckFailed;
-        match self.make_templates(built).await? {
+        let launcher = Launcher::of(self.ports, self.cluster, &self.observed.view).await;
+        match self.make_templates(&launcher, built).await? {
             TemplatesMade::All => {}
             TemplatesMade::Refused(error) => {
                 let denial = self.denial(&error).await;
@@ -242,7 +244,7 @@ impl<P: Ports> Asking<'_, P> {
             TemplatesMade::Lost => return Ok(DryRunAnswer::Lost),
         }
         let Some(probe) = probe(built, self.failures())? else { return Ok(DryRunAnswer::None) };
-        let fleet = self.ports.ec2().dry_run_create_fleet(&probe.fleet).await;
+        let fleet = launcher.dry_run_create_fleet(&probe.fleet).await;
         let denial = self.dry_run_denial(&fleet).await;
         match answer::read(fleet, ConditionReason::CreateFleetAuthCheckFailed, &images, denial) {
             DryRunAnswer::Consent => {}
@@ -251,7 +253,7 @@ impl<P: Ports> Asking<'_, P> {
             | DryRunAnswer::TemplateMissing
             | DryRunAnswer::Lost) => return Ok(other),
         }
-        let run = self.ports.ec2().dry_run_run_instances(&probe.run).await;
+        let run = launcher.dry_run_run_instances(&probe.run).await;
         let denial = self.dry_run_denial(&run).await;
         Ok(answer::read(run, ConditionReason::RunInstancesAuthCheckFailed, &images, denial))
     }
@@ -275,7 +277,11 @@ impl<P: Ports> Asking<'_, P> {
 
     /// Commits the templates as a launch does, and creates them in EC2: the first launch finds them. Their commit
     /// raises the cluster's revision: meanwhile no name of them can leave for its deletion.
-    async fn make_templates(&self, built: &BuiltLaunch) -> Result<TemplatesMade, HandlerError> {
+    async fn make_templates(
+        &self,
+        launcher: &Launcher<'_, P::Ec2>,
+        built: &BuiltLaunch,
+    ) -> Result<TemplatesMade, HandlerError> {
         let view = &self.observed.view;
         let mut change = Change::of(self.cluster);
         let mut is_new = false;
@@ -297,7 +303,7 @@ impl<P: Ports> Asking<'_, P> {
         let written: Vec<TemplateItem> = built.template_items().collect();
         for (_, template) in &built.templates {
             let Some(template) = unmade(view, &written, &template.name) else { continue };
-            if let Err(error) = make(self.ports, self.cluster, template).await? {
+            if let Err(error) = make(self.ports, launcher, self.cluster, template).await? {
                 return Ok(TemplatesMade::Refused(error));
             }
         }

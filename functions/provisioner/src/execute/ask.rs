@@ -25,6 +25,7 @@ use tenon_table::items::{TemplateItem, keys};
 use super::due::{DueLaunch, looked_for_at};
 use super::pace::{CallPace, THEN_EVERY};
 use super::templates::{make, unmade};
+use crate::launcher::Launcher;
 use crate::settle::LaunchAnswer;
 
 /// The first wait before a postponed launch is sent again; it doubles each time.
@@ -48,26 +49,32 @@ pub(crate) struct AnsweredLaunch<'a> {
     pub(crate) outcome: SendOutcome,
 }
 
+/// Whom launches are asked of, and how fast.
+pub(crate) struct LaunchAsker<'a, P: Ports> {
+    pub(crate) ports: &'a P,
+    pub(crate) launcher: Launcher<'a, P::Ec2>,
+    pub(crate) pace: &'a CallPace,
+}
+
 /// Asks about each launch that the stream gives, until it ends.
 ///
 /// # Errors
 /// [`HandlerError`] for unreadable items and for the table's failures.
 pub(crate) async fn ask_all<'a, P: Ports>(
-    ports: &P,
+    with: &LaunchAsker<'_, P>,
     mut queue: CallQueue<'a>,
-    pace: &CallPace,
     mut launches: impl Stream<Item = &'a DueLaunch<'a>> + Unpin,
     answers: UnboundedSender<AnsweredLaunch<'a>>,
 ) -> Result<(), HandlerError> {
     let mut calls = FuturesUnordered::new();
     let (mut all_given, mut is_waiting) = (false, false);
     loop {
-        while !queue.is_empty() && pace.take(ports.now()) {
-            calls.extend(queue.next().map(|call| run(ports, queue.cluster, call)));
+        while !queue.is_empty() && with.pace.take(with.ports.now()) {
+            calls.extend(queue.next().map(|call| run(with, queue.cluster, call)));
         }
         if !queue.is_empty() && !is_waiting {
             is_waiting = true;
-            calls.push(run(ports, queue.cluster, DueCall::Wait));
+            calls.push(run(with, queue.cluster, DueCall::Wait));
         }
         if all_given && calls.is_empty() {
             return Ok(());
@@ -86,11 +93,11 @@ pub(crate) async fn ask_all<'a, P: Ports>(
                 all_given = true;
                 Vec::new()
             }
-            AskingEvent::Launch(Some(due)) => queue.add(due, ports.now())?.into_iter().collect(),
+            AskingEvent::Launch(Some(due)) => queue.add(due, with.ports.now())?.into_iter().collect(),
             AskingEvent::Call(ended) => {
                 let ended = ended?;
                 is_waiting &= !matches!(ended, EndedCall::Waited);
-                queue.ended(ended, ports.now())
+                queue.ended(ended, with.ports.now())
             }
         };
         for answer in answered {
@@ -124,21 +131,24 @@ pub(crate) enum EndedCall<'a> {
 }
 
 async fn run<'a, P: Ports>(
-    ports: &P,
+    with: &LaunchAsker<'_, P>,
     cluster: &ClusterName,
     call: DueCall<'a>,
 ) -> Result<EndedCall<'a>, HandlerError> {
+    let LaunchAsker { ports, launcher, .. } = with;
     Ok(match call {
         DueCall::Wait => {
             ports.pause(THEN_EVERY).await;
             EndedCall::Waited
         }
-        DueCall::Make(template) => EndedCall::Made(template, make(ports, cluster, template).await?),
+        DueCall::Make(template) => {
+            EndedCall::Made(template, make(*ports, launcher, cluster, template).await?)
+        }
         DueCall::Send(due, request) => {
-            EndedCall::Sent(due, ports.ec2().create_fleet(&request).await.map(LaunchAnswer::Fleet))
+            EndedCall::Sent(due, launcher.create_fleet(&request).await.map(LaunchAnswer::Fleet))
         }
         DueCall::Find(due) => {
-            EndedCall::Found(due, find(ports, &due.launch.id).await.map(LaunchAnswer::Found))
+            EndedCall::Found(due, find(*ports, &due.launch.id).await.map(LaunchAnswer::Found))
         }
     })
 }

@@ -6,8 +6,9 @@ use tenon_domain::claim::Claim;
 use tenon_domain::id::InstanceId;
 use tenon_domain::tags;
 use tenon_ec2::port::Tags;
-use tenon_ec2::{Ec2, Ec2Error};
-use tenon_runtime::Ports;
+use tenon_ec2::{Ec2Error, Ec2Ports};
+
+use crate::launcher::Launcher;
 
 /// Calls for tags that are made side by side. EC2 takes 100 at once and 10 a second after them.
 const TAGS_SIDE_BY_SIDE: usize = 10;
@@ -15,7 +16,7 @@ const TAGS_SIDE_BY_SIDE: usize = 10;
 const TAGGED_AT_ONCE: usize = 50;
 
 /// Names the instances after their claims, at a bounded rate. Best effort: the audit repairs what is missing.
-pub(crate) async fn tag<P: Ports>(ports: &P, launched: &[Claim]) {
+pub(crate) async fn tag<E: Ec2Ports>(launcher: &Launcher<'_, E>, launched: &[Claim]) {
     let instances = launched.iter().filter_map(|claim| Some((claim, claim.state.instance()?)));
     let named: Vec<(&InstanceId, Tags)> = instances
         .map(|(claim, instance)| {
@@ -25,7 +26,7 @@ pub(crate) async fn tag<P: Ports>(ports: &P, launched: &[Claim]) {
         .take(TAGGED_AT_ONCE)
         .collect();
     for some in named.chunks(TAGS_SIDE_BY_SIDE) {
-        let calls = some.iter().map(|(id, tags)| ports.ec2().create_tags(std::slice::from_ref(*id), tags));
+        let calls = some.iter().map(|(id, tags)| launcher.create_tags(std::slice::from_ref(*id), tags));
         let refused = |answer: &Result<(), Ec2Error>| {
             matches!(answer, Err(Ec2Error::Throttled { .. } | Ec2Error::Unauthorized { .. }))
         };

@@ -4,12 +4,14 @@
 //! template may exist, and CreateFleet's answer shows it.
 
 use tenon_domain::id::ClusterName;
-use tenon_ec2::{Ec2, Ec2Error};
+use tenon_ec2::Ec2Error;
 use tenon_launching::template::from_stored;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_state::view::ClusterView;
 use tenon_table::items::{TemplateItem, keys, set};
 use tenon_table::{Table, content_commit};
+
+use crate::launcher::Launcher;
 
 /// The item of a template that isn't known to exist. The template was observed, or it was written since, so it isn't
 /// read again.
@@ -28,13 +30,14 @@ pub(crate) fn unmade<'a>(
 /// [`HandlerError`] for an unreadable item and for the table's failures.
 pub(crate) async fn make<P: Ports>(
     ports: &P,
+    launcher: &Launcher<'_, P::Ec2>,
     cluster: &ClusterName,
     template: &TemplateItem,
 ) -> Result<Result<(), Ec2Error>, HandlerError> {
     let key = keys::template(cluster, &template.name);
     let request = from_stored(&template.request)
         .map_err(|source| HandlerError::Item { key: key.to_string(), source: Box::new(source) })?;
-    match ports.ec2().create_launch_template(&request).await {
+    match launcher.create_launch_template(&request).await {
         Ok(_) | Err(Ec2Error::AlreadyExists { .. }) => {}
         Err(error) => return Ok(Err(error)),
     }

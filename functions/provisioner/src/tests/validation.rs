@@ -323,3 +323,18 @@ fn an_encoded_denial_is_decoded_once_where_that_is_allowed() {
     check(asked(true, true), "doubted", "on resource `volume`: a policy denies it explicitly");
     check(asked(false, false), "denied", "decode it with `aws sts decode-authorization-message`");
 }
+
+#[test]
+fn a_launch_role_that_cant_be_taken_denies_the_class_with_the_remedy() {
+    let cluster = awaiting(0);
+    cluster.world.ec2.remove_launch_role(tenon_harness::cluster::LAUNCH_ROLE);
+    wake(&cluster);
+    let denied = verdict(&cluster, &Architecture::X86_64).unwrap();
+    let VerdictOutcome::Denied { reason, message, .. } = denied.outcome else { panic!("{denied:?}") };
+    assert_eq!(reason, ConditionReason::CreateLaunchTemplateAuthCheckFailed);
+    assert!(
+        message.starts_with("can't take launch role `arn:aws:iam::111122223333:role/tenon/"),
+        "{message}"
+    );
+    assert_eq!(dry_runs(&cluster), 0);
+}

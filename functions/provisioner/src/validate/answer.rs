@@ -54,6 +54,13 @@ pub(super) fn of_error(
     images: &BTreeSet<ImageId>,
     denial: Option<Denial>,
 ) -> DryRunAnswer {
+    if let Some(message) = error.without_launch_role() {
+        return DryRunAnswer::Verdict(VerdictOutcome::Denied {
+            reason,
+            message: message.to_owned(),
+            image: None,
+        });
+    }
     if let Ec2Error::Unauthorized { action, decoded, message } = error {
         let denial = denial.unwrap_or_else(|| known(action, decoded.as_deref(), message));
         return DryRunAnswer::Verdict(denied(&denial, reason));

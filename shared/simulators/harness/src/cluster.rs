@@ -31,6 +31,9 @@ use tenon_table::items::{keys, set};
 use tenon_table::{Consistency, Table};
 use tenon_twin::NewImage;
 
+/// The launch role of a cluster.
+pub const LAUNCH_ROLE: &str = "arn:aws:iam::111122223333:role/tenon/tenon/us-east-1/prod";
+
 /// Why a test's cluster couldn't be made.
 pub type ClusterProblem = Box<dyn std::error::Error + Send + Sync>;
 
@@ -93,6 +96,7 @@ impl Cluster {
     }
 
     fn register(&self) -> Result<(), ClusterProblem> {
+        self.world.ec2.add_launch_role(LAUNCH_ROLE, &self.name);
         let registry = Registry {
             installation: self.world.installation.id.clone(),
             cluster: self.name.clone(),
@@ -104,7 +108,7 @@ impl Cluster {
             gates: Gates::default(),
             agent_queue: String::new(),
             agent_role: String::new(),
-            launch_role: None,
+            launch_role: Some(LAUNCH_ROLE.to_owned()),
             allowed: Allowances::default(),
         };
         self.put(set(keys::registry(&self.world.installation.region, &self.name), &registry))

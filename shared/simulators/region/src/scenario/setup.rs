@@ -241,10 +241,18 @@ const fn permission(said: Option<bool>) -> Permission {
     }
 }
 
-/// Writes the registry entry of the cluster's stack.
+/// The role by which a cluster's stack lets its nodes be launched.
+fn launch_role(installation: &Installation, cluster: &ClusterName) -> String {
+    let Installation { id, region, account } = installation;
+    format!("arn:aws:iam::{account}:role/tenon/{id}/{region}/{cluster}")
+}
+
+/// Writes the registry entry of the cluster's stack, and makes its launch role.
 fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) -> Result<(), SetupError> {
     let discovery = BTreeMap::from([("karpenter.sh/discovery".to_owned(), form.name.clone())]);
     let budget = form.disruption_budget.as_deref().map(BudgetNodes::parse);
+    let launch_role = launch_role(&region.installation, name);
+    region.twin.add_launch_role(&launch_role, name);
     let registry = Registry {
         installation: region.installation.id.clone(),
         cluster: name.clone(),
@@ -264,7 +272,7 @@ fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) ->
             .with(GateName::NodeRepair, gate(form.node_repair)),
         agent_queue: format!("{}-agent-{name}", region.installation.id),
         agent_role: format!("arn:aws:iam::{}:role/{name}-tenon-agent", region.installation.account),
-        launch_role: None,
+        launch_role: Some(launch_role),
         allowed: Allowances {
             // As if an existing profile of the role's name had been given to the stack.
             node_roles: node_roles(name).map(|role| (role.clone(), role)).into(),
