@@ -9,7 +9,9 @@ use std::sync::{Mutex, PoisonError};
 use jiff::SignedDuration;
 use serde_json::Value;
 use tenon_ec2::Ec2Error;
-use tenon_ec2::port::{CreateFleetRequest, Image, Instance, InstanceProfileFacts, InstanceStatus};
+use tenon_ec2::port::{
+    CreateFleetRequest, Image, Instance, InstanceProfileFacts, InstanceStatus, LaunchRole,
+};
 use tenon_region::gate::{CallFate, CallSite, Evicting, Hooks};
 use tenon_runtime::batch::Message;
 use tenon_snapshot::{Kind, Object};
@@ -178,6 +180,12 @@ impl Hooks for Chaos {
     fn tamper_statuses(&self, statuses: &mut Vec<InstanceStatus>) {
         if self.sabotage == Some(Sabotage::ImpairmentUnseen) {
             statuses.retain(|status| status.impaired.is_empty());
+        }
+    }
+
+    fn tamper_launch_role(&self, role: &mut LaunchRole) {
+        if let Some(sabotage) = self.sabotage {
+            sabotage.tamper_launch_role(role, || self.number());
         }
     }
 

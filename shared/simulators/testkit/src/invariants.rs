@@ -46,6 +46,8 @@ tenon_domain::words! {
         SettledStays,
         /// No unavailable image is requested or launched.
         ImagesAvailable,
+        /// Launches are asked for by the launch role of their own cluster.
+        AskedByOwnRole,
         /// Disruption stays within the pools' budgets.
         BudgetsHold,
         /// Disruption of all pools together stays within the cluster's budget.

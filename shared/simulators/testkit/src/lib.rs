@@ -28,6 +28,7 @@ pub mod marks;
 mod money;
 mod opened;
 mod outage;
+mod own_role;
 mod pace;
 pub mod passed_over;
 pub mod pauses;

@@ -10,7 +10,7 @@ use tenon_domain::id::ClientToken;
 use tenon_domain::labels::EC2NODECLASS_FINALIZER;
 use tenon_domain::labels::PAUSE_DISRUPTION;
 use tenon_domain::taint::{DISRUPTED, OPENING};
-use tenon_ec2::port::{CreateFleetRequest, Image, ImageState, Instance};
+use tenon_ec2::port::{CreateFleetRequest, Image, ImageState, Instance, LaunchRole};
 use tenon_region::gate::Evicting;
 use tenon_runtime::batch::Message;
 use tenon_snapshot::{Kind, Object};
@@ -32,6 +32,7 @@ use items::{
 
 use crate::deregistered::DEREGISTRATION;
 use crate::pipeline::{APPROVED, BUILDING, BUILT, STAGE};
+use crate::world::{CLUSTER, SECOND};
 
 /// A type that no other of the worlds' types costs as much as.
 const DEAREST: &str = "m5.2xlarge";
@@ -74,6 +75,8 @@ tenon_domain::words! {
         NewestFlaps,
         /// One instance too many is launched each time, and the audit doesn't see it.
         ExtraInstances,
+        /// Every other time launches of the second cluster are asked for by the first one's launch role.
+        RolesMixedUp,
         /// Two claims get the same instance.
         InstanceDealtTwice,
         /// Every step of a claim counts as a decision about the set.
@@ -239,6 +242,13 @@ impl Sabotage {
     pub(crate) fn tamper_messages(self, messages: &mut [Message]) {
         if self == Self::PoisonStops {
             give_up_poisoned(messages);
+        }
+    }
+
+    /// Now and then: without any template EC2 is asked for no launch.
+    pub(crate) fn tamper_launch_role(self, role: &mut LaunchRole, number: impl FnOnce() -> u64) {
+        if self == Self::RolesMixedUp && role.cluster.as_str() == SECOND && number() % 2 == 1 {
+            role.arn = role.arn.replace(SECOND, CLUSTER);
         }
     }
 

@@ -20,6 +20,7 @@ use crate::history::{ClusterMoment, History};
 use crate::invariants::{self, Invariant};
 use crate::learned::{invariant_learned_is_reported, invariant_planned_memory_is_there};
 use crate::opened::{ClosedSince, invariant_opened_in_time};
+use crate::own_role::invariant_asked_by_own_role;
 use crate::pace::HistoryPace;
 use crate::passed_over::invariant_failed_passed_over;
 use crate::pauses::invariant_pauses_hold;
@@ -81,6 +82,7 @@ impl Watched {
         invariants::invariant_states_go_forward(moment, history)?;
         invariants::invariant_nothing_unowned(moment, history)?;
         let (launches, requests) = (region.twin().launches(), region.twin().requests());
+        invariant_asked_by_own_role(requests.get(history.requests_judged..).unwrap_or_default())?;
         invariants::invariant_images_available(&launches, &requests, history)?;
         let waits = ExpiryWaits::of(region, &self.cluster);
         invariant_budgets_hold((moment, &waits), &self.budgets, history)?;

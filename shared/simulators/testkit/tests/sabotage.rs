@@ -30,6 +30,7 @@ breaks! {
     counts_forgotten: CountsForgotten, PodsCountedOnce, Quick, 60;
     launches_lost: LaunchesLost, SettledStays, Quick, 30;
     newest_flaps: NewestFlaps, SettledStays, Slow, 40;
+    roles_mixed_up: RolesMixedUp, AskedByOwnRole, Quick, 100;
     pending_looks_available: PendingLooksAvailable, ImagesAvailable, Slow, 60;
     going_not_counted: GoingNotCounted, BudgetsHold, Slow, 60;
     cluster_budget_unseen: ClusterBudgetUnseen, ClusterBudgetHolds, Slow, 60;
