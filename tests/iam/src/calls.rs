@@ -4,6 +4,7 @@
 //! Authorization Reference, "Actions, resources, and condition keys" of each service, and EC2's user guide on
 //! resource-level permissions of RunInstances and on tagging at creation, read in November 2026.
 
+use tenon_domain::tags;
 use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, InstanceProfileSpec, ReservationPreference, Tags,
     TargetCapacityType, without_selector,
@@ -14,12 +15,13 @@ use tenon_table::action::{CommitForm, WriteEffect, form_of};
 use tenon_table::{Commit, Key};
 
 use crate::request::{
-    ACCOUNT, CREATE_ACTION, INSTALLATION, LEADING_KEYS, OWNER as SNAPSHOT_OWNER, PASSED_TO, REGION,
-    REQUEST_TAG, RESOURCE_IDENTIFIER, RESOURCE_TAG, Request, SOURCE, TAG_KEYS, arn, public_arn,
+    ACCOUNT, CREATE_ACTION, INSTALLATION, LEADING_KEYS, OWNER, PASSED_TO, REGION, REQUEST_CLUSTER,
+    REQUEST_TAG, RESOURCE_CLUSTER, RESOURCE_IDENTIFIER, RESOURCE_PRIVATE, RESOURCE_TAG, RESOURCE_TEAM,
+    Request, SOURCE, TAG_KEYS, arn, public_arn,
 };
 
-/// The tag with the owner of a resource.
-const OWNER: &str = "tenon.dev/installation";
+/// The cluster of the scenarios.
+const CLUSTER: &str = "demo";
 
 /// Operations of the adapters, by AWS's names, with the actions that AWS checks for them. The adapters' sources are
 /// compared with it.
@@ -62,6 +64,7 @@ pub const OPERATIONS: &[(&str, &[&str])] = &[
     ("sqs:ReceiveMessage", &["sqs:ReceiveMessage"]),
     ("sqs:SendMessage", &["sqs:SendMessage"]),
     ("ssm:GetParameters", &["ssm:GetParameters"]),
+    ("sts:AssumeRole", &["sts:AssumeRole"]),
     ("sts:DecodeAuthorizationMessage", &["sts:DecodeAuthorizationMessage"]),
 ];
 
@@ -79,6 +82,7 @@ pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
         AskedCall::Query(query) => vec![table("Query", [&Key::new(query.pk.as_str(), "")])],
         AskedCall::Commit(commit) => writes(commit)?,
         AskedCall::CreateFleet(fleet) | AskedCall::DryRunFleet(fleet) => create_fleet(fleet),
+        AskedCall::AssumeRole(role) => vec![Request::new("sts:AssumeRole", role.arn.as_str())],
         AskedCall::CreateLaunchTemplate(template) => create_template(template),
         AskedCall::TerminateInstances(ids) => ids
             .iter()
@@ -92,6 +96,7 @@ pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
             .map(|id| {
                 Request::new("ec2:CreateTags", arn("ec2", &format!("instance/{id}")))
                     .with(RESOURCE_TAG, [INSTALLATION])
+                    .with(RESOURCE_CLUSTER, [CLUSTER])
                     .with(TAG_KEYS, tags.keys())
             })
             .collect(),
@@ -107,7 +112,8 @@ pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
         // A dry run needs what the fleet's own launches need; the dry run before it asks for all of that.
         AskedCall::Other("RunInstances") => {
             let instances = arn("ec2", "instance/*");
-            vec![Request::new("ec2:RunInstances", instances).with(REQUEST_TAG, [INSTALLATION])]
+            let asked = Request::new("ec2:RunInstances", instances).with(REQUEST_TAG, [INSTALLATION]);
+            vec![asked.with(REQUEST_CLUSTER, [CLUSTER])]
         }
         AskedCall::Other("DeleteLaunchTemplate") => vec![
             Request::new("ec2:DeleteLaunchTemplate", arn("ec2", "launch-template/lt-1"))
@@ -178,11 +184,25 @@ pub fn queue(action: &str, name: &str) -> Request {
     Request::new(action, arn("sqs", &format!("{INSTALLATION}-{name}")))
 }
 
-fn owned(request: Request, tags: &Tags) -> Request {
-    match tags.get(OWNER) {
-        Some(owner) => request.with(REQUEST_TAG, [owner.as_str()]),
-        None => request,
-    }
+/// A request that sets tags.
+fn owned(request: Request, made: &Tags) -> Request {
+    [(tags::INSTALLATION, REQUEST_TAG), (tags::CLUSTER, REQUEST_CLUSTER)].into_iter().fold(
+        request,
+        |request, (tag, key)| match made.get(tag) {
+            Some(value) => request.with(key, [value.as_str()]),
+            None => request,
+        },
+    )
+}
+
+/// A subnet or a security group of the scenarios' cluster, with the tags that its stack asks for.
+fn in_network(request: Request) -> Request {
+    request.with(RESOURCE_TEAM, [CLUSTER]).with(RESOURCE_PRIVATE, ["1"])
+}
+
+/// An image by each owner that the stacks allow: which one the scenario's image has makes no difference.
+fn by_owner(request: &Request) -> [Request; 2] {
+    [ACCOUNT, "amazon"].map(|owner| request.clone().with(OWNER, [owner]))
 }
 
 /// EC2 checks CreateFleet, then each of its launches as RunInstances by the same caller, then the tags at creation.
@@ -204,11 +224,13 @@ fn create_fleet(fleet: &CreateFleetRequest) -> Vec<Request> {
         let templates = resource(&format!("launch-template/{}", template.name));
         for action in ["ec2:CreateFleet", "ec2:RunInstances"] {
             // A template is ours by its tags at creation.
-            asked.push(Request::new(action, templates.clone()).with(RESOURCE_TAG, [INSTALLATION]));
+            let owned = Request::new(action, templates.clone()).with(RESOURCE_TAG, [INSTALLATION]);
+            asked.push(owned.with(RESOURCE_CLUSTER, [CLUSTER]));
             for with in &template.overrides {
                 let image = with.image.as_ref().map(|id| public_arn(&format!("image/{id}")));
+                asked.extend(image.iter().flat_map(|image| by_owner(&Request::new(action, image.as_str()))));
                 let subnet = with.subnet.as_ref().map(|id| resource(&format!("subnet/{id}")));
-                asked.extend(image.into_iter().chain(subnet).map(|arn| Request::new(action, arn)));
+                asked.extend(subnet.map(|subnet| in_network(Request::new(action, subnet))));
             }
         }
     }
@@ -236,11 +258,11 @@ fn create_template(template: &CreateLaunchTemplate) -> Vec<Request> {
         );
     }
     let group = |id: &dyn std::fmt::Display| arn("ec2", &format!("security-group/{id}"));
-    asked.extend(data.security_groups.iter().map(|id| Request::new("ec2:RunInstances", group(id))));
+    let groups = data.security_groups.iter();
+    asked.extend(groups.map(|id| in_network(Request::new("ec2:RunInstances", group(id)))));
     let snapshots = data.block_devices.iter().filter_map(|device| device.snapshot_id.as_ref());
     let snapshot = |id: &String| {
-        Request::new("ec2:RunInstances", public_arn(&format!("snapshot/{id}")))
-            .with(SNAPSHOT_OWNER, [ACCOUNT])
+        Request::new("ec2:RunInstances", public_arn(&format!("snapshot/{id}"))).with(OWNER, [ACCOUNT])
     };
     asked.extend(snapshots.map(snapshot));
     if let Some(ReservationPreference::Only(id)) = &data.reservations {

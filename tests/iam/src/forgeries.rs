@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use crate::request::{
-    ACCOUNT, CREATE_ACTION, LEADING_KEYS, OWNER, PASSED_TO, REGION, REQUEST_TAG, RESOURCE_IDENTIFIER,
-    RESOURCE_TAG, Request, SOURCE, TAG_KEYS,
+    ACCOUNT, CREATE_ACTION, LEADING_KEYS, OWNER, PASSED_TO, REGION, REQUEST_CLUSTER, REQUEST_TAG,
+    RESOURCE_CLUSTER, RESOURCE_IDENTIFIER, RESOURCE_TAG, RESOURCE_TEAM, Request, SOURCE, TAG_KEYS,
 };
 
 /// Partitions of all kinds, of this cluster and of others.
@@ -92,7 +92,7 @@ const ACTIONS: [(&str, &[&str]); 11] = [
         ],
     ),
     ("ssm", &["DeleteParameter", "GetParameterHistory", "GetParametersByPath", "PutParameter"]),
-    ("sts", &["AssumeRole", "GetCallerIdentity"]),
+    ("sts", &["AssumeRole", "GetCallerIdentity", "TagSession"]),
     ("lambda", &["InvokeFunction"]),
 ];
 
@@ -150,7 +150,11 @@ fn resources(arn: &str) -> Vec<String> {
             "log-group:/aws/lambda/tenon-catalog:log-stream:one".to_owned(),
             "log-group:/aws/lambda/tenon-registry:log-stream:one".to_owned(),
         ],
-        "iam" => vec!["role/admin".to_owned(), "role/next-node2".to_owned(), format!("{name}2")],
+        "iam" => {
+            let others = ["role/admin", "role/next-node", "role/next-node2", "role/tenon/other/us-east-1/a"];
+            let of_region = ["role/tenon/tenon/eu-west-1/a".to_owned(), format!("{name}2")];
+            others.map(str::to_owned).into_iter().chain(of_region).collect()
+        }
         "ec2" => ["vpc/vpc-1", "key-pair/k", "dedicated-host/h-1"].map(str::to_owned).to_vec(),
         _ => Vec::new(),
     };
@@ -172,6 +176,7 @@ fn others(key: &str, own: &BTreeSet<String>) -> Vec<BTreeSet<String>> {
         LEADING_KEYS => [alone(&PARTITIONS), beside(&PARTITIONS)].concat(),
         SOURCE => [alone(&SOURCES), beside(&SOURCES)].concat(),
         REQUEST_TAG | RESOURCE_TAG => alone(&["other", "tenon2", ""]),
+        REQUEST_CLUSTER | RESOURCE_CLUSTER | RESOURCE_TEAM => alone(&["demo", "demo2", "next", ""]),
         OWNER => alone(&["444455556666", "amazon", "aws-marketplace", ""]),
         CREATE_ACTION => alone(&["RunScheduledInstances", "CreateVpc"]),
         TAG_KEYS => beside(&["tenon.dev/installation", "kubernetes.io/cluster/next"]),

@@ -48,6 +48,13 @@ impl Policy {
         self.allows_to(Principal::Aws(role), request)
     }
 
+    /// The same for a role by its ARN, by another role's trust.
+    ///
+    /// # Errors A malformed ARN or statement.
+    pub fn allows_role(&self, arn: &str, request: &Request) -> Result<bool, String> {
+        self.allows_to(Principal::Aws(PrincipalId::String(arn.to_owned())), request)
+    }
+
     /// The same for a service of AWS, by a resource's policy or a role's trust.
     ///
     /// # Errors A malformed ARN or statement.

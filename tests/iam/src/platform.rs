@@ -4,12 +4,14 @@
 //! Decides the list, each with its reason.
 
 use serde_json::Value;
+use tenon_domain::tags;
 use tenon_ec2::port::{BlockDeviceMapping, CreateLaunchTemplate, LaunchTemplateData, Tags};
 use tenon_region::asked::AskedCall;
+use tenon_region::gated_ec2::BY_LAUNCH_ROLE;
 
 use crate::calls;
-use crate::request::{INSTALLATION, OWNER, Request, SOURCE, arn};
-use crate::stack::{Account, SNAPSHOTS_OF_NEXT, Stack};
+use crate::request::{INSTALLATION, Request, SOURCE, arn};
+use crate::stack::{Account, Stack};
 
 /// The requests of a role beside the recorded ones.
 ///
@@ -25,6 +27,9 @@ pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
             .map(|action| calls::queue(action, &own))
             .to_vec());
     }
+    if role.starts_with("launch of ") {
+        return unplayed();
+    }
     // Lambda writes a function's log, and keeps its failed invocations, in the function's role.
     let log = arn("logs", &format!("log-group:/aws/lambda/{INSTALLATION}-{role}:log-stream:one"));
     let mut asked: Vec<Request> = ["logs:CreateLogStream", "logs:PutLogEvents"]
@@ -37,7 +42,6 @@ pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
         asked.extend(actions.map(|action| calls::queue(action, role)));
     }
     if role == "provisioner" {
-        asked.extend(unplayed()?);
         asked.extend(calls::requests(AskedCall::Other("DecodeAuthorizationMessage"))?);
     }
     if role == "node-classes" {
@@ -50,23 +54,15 @@ pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
 fn unplayed() -> Result<Vec<Request>, String> {
     let device =
         BlockDeviceMapping { snapshot_id: Some("snap-1".to_owned()), ..BlockDeviceMapping::default() };
-    let ours = Tags::from([("tenon.dev/installation".to_owned(), INSTALLATION.to_owned())]);
+    let ours = [(tags::INSTALLATION, INSTALLATION), (tags::CLUSTER, "demo")];
+    let ours: Tags = ours.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     let data = LaunchTemplateData {
         block_devices: vec![device],
         network_interface_tags: ours.clone(),
         ..LaunchTemplateData::default()
     };
     let template = CreateLaunchTemplate { name: "tenon-tenon-1".to_owned(), data, tags: ours };
-    let mut asked = calls::requests(AskedCall::CreateLaunchTemplate(&template))?;
-    // The stacks of both clusters allow snapshots, each of another owner.
-    let of_snapshot = |request: &&Request| request.context.contains_key(OWNER);
-    let others: Vec<Request> = asked
-        .iter()
-        .filter(of_snapshot)
-        .map(|request| request.clone().with(OWNER, [SNAPSHOTS_OF_NEXT]))
-        .collect();
-    asked.extend(others);
-    Ok(asked)
+    calls::requests(AskedCall::CreateLaunchTemplate(&template))
 }
 
 /// The requests of the role's schedules, and their dead letters.
@@ -130,7 +126,11 @@ pub fn recorded_as(role: &str, account: &Account) -> Option<&'static str> {
         "registry",
     ];
     let found = tasks.into_iter().find(|task| *task == role);
-    // The scenarios' cluster; another cluster's agent is judged by the same requests.
-    let agent = (role == "agent of demo" && account.roles.contains_key(role)).then_some("agent");
-    found.or(agent)
+    // The scenarios' cluster; another cluster's agent and launch role are judged by the same requests.
+    let of_cluster = match role {
+        "agent of demo" => Some("agent"),
+        "launch of demo" => Some(BY_LAUNCH_ROLE),
+        _ => None,
+    };
+    found.or(of_cluster.filter(|_| account.roles.contains_key(role)))
 }

@@ -14,6 +14,7 @@ use tenon_memory_table::block_on;
 use tenon_memory_table::{MemoryConfig, MemoryTable};
 use tenon_region::asked::AskedCall;
 use tenon_region::gate::{CallFate, CallMoment, CallSite, Hooks};
+use tenon_region::gated_ec2::BY_LAUNCH_ROLE;
 use tenon_region::scenario::{Player, Progress, Scenario, SetupOptions, build, built_in};
 use tenon_registry::ResponseStatus;
 use tenon_runtime::Installation;
@@ -54,7 +55,8 @@ impl Ear {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         match calls::requests(asked) {
             Ok(requests) => {
-                let serves = if task == "agent" { Serves::Cluster } else { Serves::Region };
+                let of_cluster = ["agent", BY_LAUNCH_ROLE].contains(&task);
+                let serves = if of_cluster { Serves::Cluster } else { Serves::Region };
                 let known = heard.0.entry(task).or_default();
                 for request in requests {
                     known.entry(request.kind(serves)).or_insert(request);

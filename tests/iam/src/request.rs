@@ -21,6 +21,14 @@ pub const SOURCE: &str = "events:source";
 pub const REQUEST_TAG: &str = "aws:RequestTag/tenon.dev/installation";
 /// The owner of an existing resource.
 pub const RESOURCE_TAG: &str = "aws:ResourceTag/tenon.dev/installation";
+/// The cluster of a new resource.
+pub const REQUEST_CLUSTER: &str = "aws:RequestTag/tenon.dev/cluster";
+/// The cluster of an existing resource.
+pub const RESOURCE_CLUSTER: &str = "aws:ResourceTag/tenon.dev/cluster";
+/// The tags of the clusters' subnets and security groups, as their stacks ask for them: one by its value, one by its key.
+pub const RESOURCE_TEAM: &str = "aws:ResourceTag/team";
+/// The second of them.
+pub const RESOURCE_PRIVATE: &str = "aws:ResourceTag/private";
 /// The call that creates the tagged resource.
 pub const CREATE_ACTION: &str = "ec2:CreateAction";
 /// Keys of the tags that are set.
@@ -71,6 +79,10 @@ impl Request {
         if let Some(keys) = kind.context.get_mut(LEADING_KEYS) {
             *keys = keys.iter().map(|key| partition(key, serves)).collect();
         }
+        if serves == Serves::Region {
+            // Every cluster's are served alike.
+            kind.context.retain(|key, _| key != REQUEST_CLUSTER && key != RESOURCE_CLUSTER);
+        }
         kind.resource = resource_kind(&kind.resource, serves);
         kind
     }
@@ -113,6 +125,7 @@ fn resource_kind(arn: &str, serves: Serves) -> String {
         ("ec2", Some((of, _))) | ("iam", Some((of @ "instance-profile", _))) | ("ssm", Some((of, _))) => {
             format!("{of}/…")
         }
+        ("iam", _) if name.starts_with(&launch_roles()) => format!("{}…", launch_roles()),
         ("logs", _) => name.rsplit_once(':').map_or((*name).to_owned(), |(group, _)| format!("{group}:…")),
         ("sqs", _) if serves == Serves::Region => {
             let agents = format!("{INSTALLATION}-agent-");
@@ -121,6 +134,11 @@ fn resource_kind(arn: &str, serves: Serves) -> String {
         _ => (*name).to_owned(),
     };
     [scheme, partition, service, region, account, kind.as_str()].join(":")
+}
+
+/// The start of launch roles' names, with their path.
+fn launch_roles() -> String {
+    format!("role/tenon/{INSTALLATION}/{REGION}/")
 }
 
 /// An ARN of this account and region.

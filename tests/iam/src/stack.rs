@@ -30,7 +30,8 @@ pub struct Stack {
 /// The region's stack and those of clusters, as one account.
 #[derive(Debug, Default)]
 pub struct Account {
-    /// Roles, by the name of the function, `agent of <cluster>`, `scheduler`, `scheduler of <cluster>`.
+    /// Roles, by the name of the function, `agent of <cluster>`, `launch of <cluster>`, `scheduler`, `scheduler of
+    /// <cluster>`.
     pub roles: BTreeMap<String, Role>,
     /// Policies of resources.
     pub resource_policies: Vec<Value>,
@@ -50,21 +51,20 @@ impl Account {
         Ok(())
     }
 
-    /// Adds a cluster's stack: its roles, and its policies for the region's roles.
+    /// Adds a cluster's stack: its roles, and their policies.
     ///
     /// # Errors An expression that can't be evaluated.
     pub fn add_cluster(&mut self, cluster: &str, stack: &Stack) -> Result<(), String> {
+        let named = |logical: &str| format!("{} of {cluster}", kebab(logical.trim_end_matches("Role")));
         for (name, properties) in stack.of_kind("AWS::IAM::Role")? {
-            let name = format!("{} of {cluster}", kebab(name.trim_end_matches("Role")));
-            self.roles.insert(name, role(&properties, Serves::Cluster)?);
+            self.roles.insert(named(&name), role(&properties, Serves::Cluster)?);
         }
         for (name, properties) in stack.of_kind("AWS::IAM::Policy")? {
-            for imported in list(properties.get("Roles")) {
-                let exported =
-                    imported.as_str().and_then(|name| name.strip_prefix("tenon-")).unwrap_or_default();
-                let owner = self.roles.get_mut(exported.trim_end_matches("-role"));
-                let owner = owner.ok_or_else(|| format!("{name}: no role is exported as {imported}"))?;
-                owner.statements.extend(statements(properties.get("PolicyDocument")));
+            for of in list(properties.get("Roles")) {
+                // The name of a role of the stack is its logical id here.
+                let owner = self.roles.get_mut(&named(of.as_str().unwrap_or_default()));
+                let owner = owner.ok_or_else(|| format!("{name}: the stack has no role {of}"))?;
+                owner.statements.extend(document(properties.get("PolicyDocument"))?);
             }
         }
         Ok(())
@@ -74,18 +74,20 @@ impl Account {
 fn role(properties: &Value, serves: Serves) -> Result<Role, String> {
     let mut all = Vec::new();
     for policy in list(properties.get("Policies")) {
-        all.extend(statements(policy.get("PolicyDocument")));
+        all.extend(document(policy.get("PolicyDocument"))?);
     }
     if properties.get("ManagedPolicyArns").is_some() {
         return Err("a managed policy: write its statements out, so that they are judged".to_owned());
     }
-    Ok(Role { serves, trust: trust(properties.get("AssumeRolePolicyDocument"))?, statements: all })
+    Ok(Role { serves, trust: document(properties.get("AssumeRolePolicyDocument"))?, statements: all })
 }
 
-/// The statements of a trust policy, which is a JSON text where its keys are computed.
-fn trust(document: Option<&Value>) -> Result<Vec<Value>, String> {
-    let Some(text) = document.and_then(Value::as_str) else { return Ok(statements(document)) };
-    let read: Value = serde_json::from_str(text).map_err(|error| format!("a trust policy: {error}"))?;
+/// The statements of a policy, which is a JSON text where its keys are computed.
+///
+/// # Errors A malformed text.
+pub fn document(policy: Option<&Value>) -> Result<Vec<Value>, String> {
+    let Some(text) = policy.and_then(Value::as_str) else { return Ok(statements(policy)) };
+    let read: Value = serde_json::from_str(text).map_err(|error| format!("a policy: {error}"))?;
     Ok(statements(Some(&read)))
 }
 
@@ -208,7 +210,16 @@ impl Stack {
             "Ref" if text == "AWS::NoValue" => return Ok(None),
             "Ref" => self.reference(text)?,
             "Fn::GetAtt" => json!(self.attribute(text)?),
-            "Fn::Sub" => json!(self.substitute(text)?),
+            "Fn::Sub" => json!(self.substitute_with(argument)?),
+            "Fn::Join" => {
+                let (by, joined) = self.separated(argument)?;
+                let texts = list(Some(&joined));
+                json!(texts.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(&by))
+            }
+            "Fn::Split" => {
+                let (by, text) = self.separated(argument)?;
+                json!(text.as_str().unwrap_or_default().split(by.as_str()).collect::<Vec<_>>())
+            }
             "Fn::ImportValue" => self.work_out(argument)?.unwrap_or(Value::Null),
             "Fn::If" => {
                 let [condition, yes, no] = argument.as_array().map(Vec::as_slice).unwrap_or_default() else {
@@ -219,6 +230,29 @@ impl Stack {
             }
             other => return Err(format!("`{other}` isn't known here")),
         }))
+    }
+
+    /// A separator, and what is joined or split by it.
+    fn separated(&self, argument: &Value) -> Result<(String, Value), String> {
+        let [by, of] = argument.as_array().map(Vec::as_slice).unwrap_or_default() else {
+            return Err(format!("a separator and a value are expected instead of {argument}"));
+        };
+        let of = self.work_out(of)?.unwrap_or(Value::Null);
+        Ok((by.as_str().unwrap_or_default().to_owned(), of))
+    }
+
+    /// A text, or a text with variables of its own.
+    fn substitute_with(&self, argument: &Value) -> Result<String, String> {
+        let Some([text, own]) = argument.as_array().map(Vec::as_slice) else {
+            return self.substitute(argument.as_str().unwrap_or_default());
+        };
+        let mut text = text.as_str().unwrap_or_default().to_owned();
+        for (name, value) in object(Some(own)) {
+            let value = self.work_out(&value)?.unwrap_or(Value::Null);
+            let value = value.as_str().ok_or_else(|| format!("`{name}` in `Fn::Sub` isn't a text"))?;
+            text = text.replace(&format!("${{{name}}}"), value);
+        }
+        self.substitute(&text)
     }
 
     fn holds(&self, condition: &str) -> Result<bool, String> {
@@ -317,6 +351,7 @@ pub fn account() -> Result<(Account, Vec<Stack>), String> {
 pub fn cluster_stack(cluster: &str) -> Result<Stack, String> {
     let role = format!("{cluster}-node");
     let guides = format!("KarpenterNodeRole-{cluster}");
+    let tags = format!("team={cluster},private=*");
     let (snapshots, provider) =
         if cluster == "next" { (SNAPSHOTS_OF_NEXT, OIDC_PROVIDER_OF_NEXT) } else { (ACCOUNT, "") };
     Stack::read(
@@ -334,8 +369,8 @@ pub fn cluster_stack(cluster: &str) -> Result<Stack, String> {
             ("NodeRole2Profile", &guides),
             ("SnapshotOwners", snapshots),
             ("OidcProvider", provider),
-            ("SubnetTags", "team=*"),
-            ("SecurityGroupTags", "team=*"),
+            ("SubnetTags", &tags),
+            ("SecurityGroupTags", &tags),
         ],
     )
 }

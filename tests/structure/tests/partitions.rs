@@ -98,8 +98,9 @@ fn no_stack_is_bound_to_a_partition() {
 #[test]
 fn roles_are_passed_to_ec2_by_its_name_in_the_partition() {
     let stack = document("infra/cluster.yaml");
-    let policy = &stack["Resources"]["PassNodeRoles"]["Properties"]["PolicyDocument"];
-    let service = &policy["Statement"][0]["Condition"]["StringEquals"]["iam:PassedToService"];
+    let policies = &stack["Resources"]["LaunchRole"]["Properties"]["Policies"];
+    let service =
+        &policies[0]["PolicyDocument"]["Statement"][0]["Condition"]["StringEquals"]["iam:PassedToService"];
     assert_eq!(service["Fn::Sub"], "ec2.${AWS::URLSuffix}");
 }
 

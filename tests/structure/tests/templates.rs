@@ -234,6 +234,14 @@ fn the_agent_is_installed_where_its_stack_trusts_it() {
     assert_eq!(named_after(&runs_as, "serviceAccountName: "), BTreeSet::from([account.as_str()]));
 }
 
+/// The launch role's right to pass node roles.
+fn passes(stack: &Value) -> &Value {
+    let policies = &stack["Resources"]["LaunchRole"]["Properties"]["Policies"];
+    let statement = &policies[0]["PolicyDocument"]["Statement"][0];
+    assert_eq!(statement["Action"], "iam:PassRole");
+    statement
+}
+
 /// The same text names a role in both stacks; only a number of the cluster's stack may be empty.
 #[test]
 fn an_access_entry_names_its_role_as_the_clusters_stack_does() {
@@ -245,9 +253,8 @@ fn an_access_entry_names_its_role_as_the_clusters_stack_does() {
     assert_eq!(pattern("infra/cluster.yaml", "NodeRole1"), format!("|{of_entry}"));
     let entry = document("infra/access-entry.yaml");
     let role = &entry["Resources"]["Entry"]["Properties"]["PrincipalArn"]["Fn::Sub"];
-    let passed =
-        &document("infra/cluster.yaml")["Resources"]["PassNodeRoles"]["Properties"]["PolicyDocument"];
-    let passed = &passed["Statement"][0]["Resource"][0]["Fn::If"][1]["Fn::Sub"];
+    let stack = document("infra/cluster.yaml");
+    let passed = &passes(&stack)["Resource"][0]["Fn::If"][1]["Fn::Sub"];
     assert_eq!(role.as_str().unwrap().replace("NodeRole", "NodeRole1"), passed.as_str().unwrap());
 }
 
@@ -266,6 +273,17 @@ fn what_the_trust_of_an_agent_is_made_of_has_no_quotes() {
         // Outside of sets, where a dot is itself, a pattern takes no character but those it names.
         let outside: String = pattern.split('[').map(|part| part.rsplit(']').next().unwrap()).collect();
         assert!(!pattern.contains(['"', '\\', '^']) && !outside.contains('.'), "{name}: {pattern}");
+    }
+}
+
+/// The same of tags in the rights of a launch role: a second `=` would make a third text of them.
+#[test]
+fn tags_of_a_clusters_network_have_no_quotes_and_one_equals_sign() {
+    let stack = document("infra/cluster.yaml");
+    let network = &stack["Resources"]["LaunchNetwork"]["Properties"]["PolicyDocument"]["Fn::Sub"][1];
+    for (variable, name) in [("Subnets", "SubnetTags"), ("Groups", "SecurityGroupTags")] {
+        assert!(network[variable].to_string().contains(name), "{variable}: {network}");
+        assert_eq!(stack["Parameters"][name]["AllowedPattern"], r#"[^="\$]+=[^="\$]*"#, "{name}");
     }
 }
 
@@ -306,7 +324,7 @@ fn every_numbered_node_role_has_the_parts_of_the_first() {
             parameter
         };
         let place = n.parse::<usize>().unwrap() - 1;
-        let policy = &stack["Resources"]["PassNodeRoles"]["Properties"]["PolicyDocument"]["Statement"][0];
+        let policy = passes(&stack);
         let parts = [
             parameter(format!("NodeRole{n}")),
             parameter(format!("NodeRole{n}Profile")),

@@ -112,6 +112,27 @@ fn a_role_has_the_instance_profile_that_the_stack_makes_or_names() {
     });
 }
 
+/// That nodes are launched shows that the role can be taken.
+#[test]
+#[ignore = "needs ministack: tests/deploy/run"]
+fn the_launch_role_has_the_installations_path_and_trusts_the_provisioner() {
+    rehearse(|world| async {
+        let (pk, sk) = (format!("REGION#{REGION}"), format!("CLUSTER#{CLUSTER}"));
+        let item = world.account.item(pk.as_str(), sk.as_str()).await.expect("the cluster's entry");
+        let entry: Registry = from_item(&Key::new(pk, sk), &item).expect("an entry");
+        let arn = entry.launch_role.expect("a launch role");
+        let name = arn.rsplit('/').next().expect("an ARN of a role");
+        let found = aws(&["iam", "get-role", "--role-name", name]).await;
+        assert_eq!(found["Role"]["Path"], format!("/tenon/{INSTALLATION}/{REGION}/"));
+        let trusted = &found["Role"]["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]["AWS"];
+        let trusted = trusted.as_str().expect("one principal");
+        assert!(trusted.starts_with(&format!("arn:aws:iam::{ACCOUNT}:role/")), "{trusted}");
+        let policy = ["--role-name", name, "--policy-name", "launch-network"];
+        let network = aws(&[&["iam", "get-role-policy"][..], &policy].concat()).await.to_string();
+        assert!(network.contains("aws:ResourceTag/"), "{network}");
+    });
+}
+
 #[test]
 #[ignore = "needs ministack: tests/deploy/run"]
 fn the_agents_role_trusts_its_pods_and_the_tokens_of_its_service_account() {

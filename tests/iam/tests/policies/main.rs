@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use tenon_iam_tests::recording::record;
-use tenon_iam_tests::request::{LEADING_KEYS, Request};
-use tenon_iam_tests::stack::{Account, CLUSTERS, Role, Stack, account};
+use tenon_iam_tests::request::{LEADING_KEYS, OWNER, Request};
+use tenon_iam_tests::stack::{Account, CLUSTERS, Role, SNAPSHOTS_OF_NEXT, Stack, account};
 use tenon_iam_tests::{forgeries, platform, reference};
 
 fn root() -> PathBuf {
@@ -45,22 +45,15 @@ static WORLD: LazyLock<PoliciesWorld> = LazyLock::new(|| {
         let task = platform::recorded_as(name, &account);
         of.extend(task.into_iter().flat_map(|task| recording[task].values().cloned()));
     }
-    // The recorded agent is one cluster's; another's does the same for its own.
+    // The recorded agent and launch role are one cluster's; another's do the same for their own.
     let [recorded, other] = CLUSTERS;
-    let of_other: BTreeSet<Request> = asked[&format!("agent of {recorded}")]
-        .iter()
-        .map(|request| moved(request, recorded, other))
-        .collect();
-    asked.insert(format!("agent of {other}"), of_other);
-    // One provisioner passes the roles of all clusters.
-    let passed = |request: &&Request| request.action == "iam:PassRole";
-    let of_provisioner = asked.entry("provisioner".to_owned()).or_default();
-    let others: Vec<Request> = of_provisioner
-        .iter()
-        .filter(passed)
-        .map(|request| Request { resource: request.resource.replace(recorded, other), ..request.clone() })
-        .collect();
-    of_provisioner.extend(others);
+    let of_agent = asked[&format!("agent of {recorded}")].iter();
+    let of_agent: BTreeSet<Request> = of_agent.map(|request| moved(request, recorded, other)).collect();
+    asked.insert(format!("agent of {other}"), of_agent);
+    let of_launches = asked[&format!("launch of {recorded}")].iter();
+    let of_launches: BTreeSet<Request> =
+        of_launches.map(|request| launched(request, recorded, other)).collect();
+    asked.insert(format!("launch of {other}"), of_launches);
     let forged = asked.values().flatten().flat_map(forgeries::forge).collect();
     PoliciesWorld { account, stacks, asked, forged }
 });
@@ -70,6 +63,12 @@ fn moved(request: &Request, from: &str, to: &str) -> Request {
     let context =
         request.context.iter().map(|(key, values)| (key.clone(), values.iter().map(moved).collect()));
     Request { action: request.action.clone(), resource: moved(&request.resource), context: context.collect() }
+}
+
+/// A launch role's request as another cluster's role makes it. Snapshots are of another owner there.
+fn launched(request: &Request, from: &str, to: &str) -> Request {
+    let moved = Request { resource: request.resource.replace(from, to), ..moved(request, from, to) };
+    if moved.resource.contains(":snapshot/") { moved.with(OWNER, [SNAPSHOTS_OF_NEXT]) } else { moved }
 }
 
 /// The partitions with the same prefix as a region's journal: a cluster may have any name, records are for people

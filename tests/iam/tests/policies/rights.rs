@@ -1,12 +1,13 @@
 //! Every real request is allowed, every forbidden one is denied.
 
 use tenon_iam_tests::judge::Policy;
-use tenon_iam_tests::mutation::{conditions, name};
+use tenon_iam_tests::mutation::{Mutant, conditions, name, wider};
 use tenon_iam_tests::reference;
 use tenon_iam_tests::request::{
-    CREATE_ACTION, LEADING_KEYS, PASSED_TO, REQUEST_TAG, RESOURCE_TAG, Request, SOURCE, arn,
+    CREATE_ACTION, LEADING_KEYS, OWNER, PASSED_TO, REQUEST_CLUSTER, REQUEST_TAG, RESOURCE_CLUSTER,
+    RESOURCE_PRIVATE, RESOURCE_TAG, RESOURCE_TEAM, Request, SOURCE, TAG_KEYS, arn, public_arn,
 };
-use tenon_iam_tests::stack::{cluster_stack, list, statements};
+use tenon_iam_tests::stack::{Account, CLUSTERS, Stack, cluster_stack, list};
 
 use crate::{Known, WORLD};
 
@@ -157,19 +158,103 @@ fn an_agent_has_no_right_in_ec2() {
 }
 
 #[test]
-fn only_the_provisioner_launches_and_only_lifecycle_terminates() {
-    let ours = |action: &str| {
+fn only_launch_roles_launch_and_only_lifecycle_terminates() {
+    let ours = |action: &str, cluster: &str| {
         Request::new(action, arn("ec2", "instance/i-1"))
             .with(RESOURCE_TAG, ["tenon"])
+            .with(RESOURCE_CLUSTER, [cluster])
             .with(REQUEST_TAG, ["tenon"])
+            .with(REQUEST_CLUSTER, [cluster])
     };
-    for role in WORLD.account.roles.keys() {
-        assert_eq!(allows(role, &ours("ec2:RunInstances")), role == "provisioner", "{role} launches");
-        assert_eq!(allows(role, &ours("ec2:CreateFleet")), role == "provisioner", "{role} launches");
-        assert_eq!(allows(role, &ours("ec2:TerminateInstances")), role == "lifecycle", "{role} terminates");
+    for (role, cluster) in WORLD.account.roles.keys().flat_map(|role| CLUSTERS.map(|cluster| (role, cluster)))
+    {
+        let launches = *role == format!("launch of {cluster}");
+        for action in ["ec2:RunInstances", "ec2:CreateFleet"] {
+            assert_eq!(allows(role, &ours(action, cluster)), launches, "{role} launches for {cluster}");
+        }
+        let terminates = ours("ec2:TerminateInstances", cluster);
+        assert_eq!(allows(role, &terminates), role == "lifecycle", "{role} terminates");
     }
-    let foreign = ours("ec2:TerminateInstances").with(RESOURCE_TAG, ["other"]);
+    let foreign = ours("ec2:TerminateInstances", "demo").with(RESOURCE_TAG, ["other"]);
     assert!(!allows("lifecycle", &foreign) && !allows("lifecycle", &foreign.without(RESOURCE_TAG)));
+}
+
+/// What a cluster's launch role must not do: the attack, and a condition, a resource or a statement that keeps it out.
+fn attacks_on_next() -> Vec<(&'static str, Request, &'static str)> {
+    let of = |cluster: &str, request: Request| {
+        request.with(RESOURCE_TAG, ["tenon"]).with(RESOURCE_CLUSTER, [cluster])
+    };
+    let tagged = |cluster: &str, request: Request| {
+        request.with(REQUEST_TAG, ["tenon"]).with(REQUEST_CLUSTER, [cluster])
+    };
+    let ec2 = |action: &str, on: &str| Request::new(&format!("ec2:{action}"), arn("ec2", on));
+    let pass = Request::new("iam:PassRole", "arn:aws:iam::111122223333:role/next-node");
+    let create = |on: &str| ec2("CreateTags", on).with(CREATE_ACTION, ["RunInstances"]);
+    let name = ec2("CreateTags", "instance/i-1").with(TAG_KEYS, ["Name"]);
+    let in_next = |request: Request| request.with(RESOURCE_TEAM, ["next"]).with(RESOURCE_PRIVATE, ["1"]);
+    let image = Request::new("ec2:RunInstances", public_arn("image/ami-1")).with(OWNER, ["444455556666"]);
+    let request = "StringEquals aws:RequestTag/tenon.dev/cluster";
+    let resource = "StringEquals aws:ResourceTag/tenon.dev/cluster";
+    vec![
+        ("passes a node role", pass.with(PASSED_TO, ["ec2.amazonaws.com"]), "PassNodeRoles on everything"),
+        ("launches", tagged("next", ec2("RunInstances", "instance/*")), request),
+        ("asks for a fleet", tagged("next", ec2("CreateFleet", "fleet/*")), request),
+        ("uses a template", of("next", ec2("RunInstances", "launch-template/lt-1")), resource),
+        ("makes a template", tagged("next", ec2("CreateLaunchTemplate", "launch-template/*")), request),
+        ("tags what it makes", tagged("next", create("instance/*")), request),
+        ("names an instance", of("next", name), resource),
+        ("uses a subnet", in_next(ec2("RunInstances", "subnet/subnet-1")), "StringLike aws:ResourceTag/team"),
+        (
+            "uses a group",
+            in_next(ec2("RunInstances", "security-group/sg-1")),
+            "StringLike aws:ResourceTag/team",
+        ),
+        ("launches a stranger's image", image, "StringEquals ec2:Owner"),
+    ]
+}
+
+/// Each attack is denied, and a policy that is wider in one place lets it through.
+#[test]
+fn a_clusters_launch_role_does_nothing_for_another_cluster() {
+    let of_demo = &WORLD.account.roles["launch of demo"].statements;
+    let wider = wider(of_demo);
+    for (attack, request, kept_out_by) in attacks_on_next() {
+        assert!(!allows("launch of demo", &request), "launch of demo {attack} of next: {request}");
+        assert!(!allows("provisioner", &request), "provisioner {attack} of next: {request}");
+        let without = wider.iter().filter(|mutant| mutant.change.ends_with(kept_out_by));
+        let let_through =
+            |mutant: &Mutant| Policy::new(&mutant.statements).unwrap().allows(&request).unwrap();
+        let noticed = without.filter(|mutant| let_through(mutant)).count();
+        assert!(noticed > 0, "nothing lets through that launch of demo {attack}: {request}");
+    }
+}
+
+#[test]
+fn only_the_provisioner_takes_launch_roles_and_no_others() {
+    let take = |role: &str| Request::new("sts:AssumeRole", format!("arn:aws:iam::111122223333:role/{role}"));
+    for role in WORLD.account.roles.keys() {
+        let takes = allows(role, &take("tenon/tenon/us-east-1/tenon-prod-LaunchRole-1A2B"));
+        assert_eq!(takes, role == "provisioner", "{role}");
+    }
+    for other in ["admin", "demo-node", "tenon/other/us-east-1/a", "tenon/tenon/eu-west-1/a", "tenon/tenon/a"]
+    {
+        assert!(!allows("provisioner", &take(other)), "{other}");
+    }
+}
+
+/// Until its stack is updated, a cluster of an earlier release is launched for by the provisioner's own rights, if the
+/// region's stack says so.
+#[test]
+fn the_provisioner_launches_itself_only_where_the_region_serves_earlier_clusters() {
+    let launch = Request::new("ec2:RunInstances", arn("ec2", "instance/*")).with(REQUEST_TAG, ["tenon"]);
+    let allowed = |given: &str| {
+        let text = include_str!("../../../../template.yaml");
+        let given = [("Installation", "tenon"), ("ClustersWithoutLaunchRole", given)];
+        let mut account = Account::default();
+        account.add_region(&Stack::read(text, &given).unwrap()).unwrap();
+        Policy::new(&account.roles["provisioner"].statements).unwrap().allows(&launch).unwrap()
+    };
+    assert_eq!(["Allowed", "Refused"].map(allowed), [true, false]);
 }
 
 #[test]
@@ -177,13 +262,14 @@ fn roles_are_passed_as_registered_and_to_ec2_alone() {
     let pass = |role: &str, to: &str| {
         Request::new("iam:PassRole", format!("arn:aws:iam::111122223333:role/{role}")).with(PASSED_TO, [to])
     };
-    for role in WORLD.account.roles.keys() {
-        assert_eq!(allows(role, &pass("demo-node", "ec2.amazonaws.com")), role == "provisioner", "{role}");
+    for (role, cluster) in WORLD.account.roles.keys().flat_map(|role| CLUSTERS.map(|cluster| (role, cluster)))
+    {
+        let passes = allows(role, &pass(&format!("{cluster}-node"), "ec2.amazonaws.com"));
+        assert_eq!(passes, *role == format!("launch of {cluster}"), "{role}, {cluster}");
     }
-    assert!(allows("provisioner", &pass("next-node", "ec2.amazonaws.com")));
-    assert!(!allows("provisioner", &pass("admin", "ec2.amazonaws.com")));
-    assert!(!allows("provisioner", &pass("demo-node", "lambda.amazonaws.com")));
-    assert!(!allows("provisioner", &pass("demo-node", "ec2.amazonaws.com").without(PASSED_TO)));
+    assert!(!allows("launch of demo", &pass("admin", "ec2.amazonaws.com")));
+    assert!(!allows("launch of demo", &pass("demo-node", "lambda.amazonaws.com")));
+    assert!(!allows("launch of demo", &pass("demo-node", "ec2.amazonaws.com").without(PASSED_TO)));
 }
 
 /// Its name as a service has the end of the partition's host names. Source: aws/karpenter-provider-aws#6843 and
@@ -192,16 +278,26 @@ fn roles_are_passed_as_registered_and_to_ec2_alone() {
 fn roles_are_passed_to_the_ec2_of_their_partition() {
     let ends = [("aws", "amazonaws.com"), ("aws-cn", "amazonaws.com.cn"), ("aws-us-gov", "amazonaws.com")];
     for (partition, end) in ends {
-        let stack = cluster_stack("demo").unwrap().in_partition(partition, end);
-        let policies = stack.of_kind("AWS::IAM::Policy").unwrap();
-        let (_, pass) = policies.iter().find(|(name, _)| name == "PassNodeRoles").unwrap();
-        let policy = Policy::new(&statements(pass.get("PolicyDocument"))).unwrap();
+        let mut account = Account::default();
+        account.add_cluster("demo", &cluster_stack("demo").unwrap().in_partition(partition, end)).unwrap();
+        let policy = Policy::new(&account.roles["launch of demo"].statements).unwrap();
         let role = format!("arn:{partition}:iam::111122223333:role/demo-node");
         for service in ["ec2.amazonaws.com", "ec2.amazonaws.com.cn", "lambda.amazonaws.com"] {
             let asked = Request::new("iam:PassRole", role.clone()).with(PASSED_TO, [service]);
             let expected = service == format!("ec2.{end}");
             assert_eq!(policy.allows(&asked).unwrap(), expected, "{partition}: {service}");
         }
+    }
+}
+
+/// The sum of a role's inline policies, without spaces. Source: IAM User Guide, "IAM and AWS STS quotas", read 2026-11.
+#[test]
+fn the_inline_policies_of_each_role_fit() {
+    for (name, role) in &WORLD.account.roles {
+        let statements = serde_json::to_string(&role.statements).unwrap();
+        // Up to five roles, with long names and paths.
+        let left = if name.starts_with("launch of ") { 3000 } else { 0 };
+        assert!(statements.len() + left < 10_240, "{name}: {} characters", statements.len());
     }
 }
 

@@ -108,9 +108,38 @@ fn a_token_is_trusted_of_the_named_provider_for_the_agents_service_account() {
     }
 }
 
+/// The name of the provisioner's role is what the region's stack exports.
+#[test]
+fn a_launch_role_is_the_provisioners_alone() {
+    let own = format!("arn:aws:iam::{ACCOUNT}:role/tenon-provisioner-role");
+    let others = ["LifecycleRole", "NodeClassesRole", "tenon-provisioner-role2", "demo-node"]
+        .map(|name| format!("arn:aws:iam::{ACCOUNT}:role/{name}"))
+        .into_iter()
+        .chain([own.replace(ACCOUNT, "444455556666"), format!("arn:aws:iam::{ACCOUNT}:root")]);
+    let others: Vec<String> = others.collect();
+    for role in ["launch of demo", "launch of next"] {
+        let trusted = trust(role);
+        let takes = |trust: &[Value], by: &str| {
+            Policy::new(trust).unwrap().allows_role(by, &Request::new("sts:AssumeRole", NODE)).unwrap()
+        };
+        assert!(takes(&trusted, &own), "{role}");
+        for other in &others {
+            assert!(!takes(&trusted, other), "{role}, {other}");
+        }
+        for service in ["lambda.amazonaws.com", "ec2.amazonaws.com"] {
+            assert!(!trusts(role, service, &assume("sts:AssumeRole")), "{role}, {service}");
+        }
+        // A trust in everybody lets them in.
+        let mut open = trusted.clone();
+        open[0]["Principal"] = Value::from("*");
+        assert!(others.iter().any(|other| takes(&open, other)), "{role}");
+    }
+}
+
 #[test]
 fn a_functions_role_is_lambdas_and_a_schedules_is_schedulers() {
-    for role in WORLD.account.roles.keys().filter(|role| !role.starts_with("agent")) {
+    let of_service = |role: &&String| !role.starts_with("agent") && !role.starts_with("launch");
+    for role in WORLD.account.roles.keys().filter(of_service) {
         let own =
             if role.starts_with("scheduler") { "scheduler.amazonaws.com" } else { "lambda.amazonaws.com" };
         assert!(trusts(role, own, &assume("sts:AssumeRole")), "{role}");
