@@ -12,7 +12,7 @@ use super::reader::PropertyReader;
 impl PropertyReader<'_> {
     /// The launch role's ARN; a stack of an earlier release has none.
     pub(super) fn launch_role(&mut self, installation: &Installation) -> Option<String> {
-        let Installation { id, region, account } = installation;
+        let Installation { id, region, account, .. } = installation;
         let partition = AwsPartition::of(region).name;
         let path = format!("arn:{partition}:iam::{account}:role/tenon/{id}/{region}/");
         let is_one = |arn: &str| arn.strip_prefix(&path).is_some_and(|name| is_iam_name(name, LONGEST_ROLE));

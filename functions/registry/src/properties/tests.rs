@@ -39,6 +39,7 @@ fn installation() -> Installation {
         id: InstallationId::parse("tenon").unwrap(),
         region: Region::parse("us-east-1").unwrap(),
         account: "111122223333".to_owned(),
+        table: "tenon".to_owned(),
     }
 }
 

@@ -243,7 +243,7 @@ const fn permission(said: Option<bool>) -> Permission {
 
 /// The role by which a cluster's stack lets its nodes be launched.
 fn launch_role(installation: &Installation, cluster: &ClusterName) -> String {
-    let Installation { id, region, account } = installation;
+    let Installation { id, region, account, .. } = installation;
     format!("arn:aws:iam::{account}:role/tenon/{id}/{region}/{cluster}")
 }
 
