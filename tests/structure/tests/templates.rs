@@ -283,7 +283,7 @@ fn tags_of_a_clusters_network_have_no_quotes_and_one_equals_sign() {
     let network = &stack["Resources"]["LaunchNetwork"]["Properties"]["PolicyDocument"]["Fn::Sub"][1];
     for (variable, name) in [("Subnets", "SubnetTags"), ("Groups", "SecurityGroupTags")] {
         assert!(network[variable].to_string().contains(name), "{variable}: {network}");
-        assert_eq!(stack["Parameters"][name]["AllowedPattern"], r#"[^="\$]+=[^="\$]*"#, "{name}");
+        assert_eq!(stack["Parameters"][name]["AllowedPattern"], r#"[^="\\$]+=[^="\\$]*"#, "{name}");
     }
 }
 
