@@ -236,9 +236,9 @@ fn the_agent_is_installed_where_its_stack_trusts_it() {
 
 /// The launch role's right to pass node roles.
 fn passes(stack: &Value) -> &Value {
-    let policies = &stack["Resources"]["LaunchRole"]["Properties"]["Policies"];
-    let statement = &policies[0]["PolicyDocument"]["Statement"][0];
-    assert_eq!(statement["Action"], "iam:PassRole");
+    let place = "/Resources/LaunchRole/Properties/Policies/0/PolicyDocument/Statement/0";
+    let statement = stack.pointer(place).unwrap_or(&Value::Null);
+    assert_eq!(statement.get("Action").and_then(Value::as_str), Some("iam:PassRole"));
     statement
 }
 

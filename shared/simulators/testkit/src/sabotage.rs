@@ -175,11 +175,9 @@ impl Sabotage {
             Self::RefusalsUntold => commit.writes.retain(|write| !write.key().sk.starts_with("TOLD#")),
             Self::TemplatesStayListed if task == "lifecycle" => keep_templates(commit),
             Self::UnneededForgotten => forget_unneeded(commit),
-            Self::LaunchesLost => {
-                if task == "provisioner" {
-                    commit.writes.retain(|write| !write.key().sk.starts_with("LAUNCH#"));
-                    commit.conditions.retain(|condition| !condition.key().sk.starts_with("LAUNCH#"));
-                }
+            Self::LaunchesLost if task == "provisioner" => {
+                commit.writes.retain(|write| !write.key().sk.starts_with("LAUNCH#"));
+                commit.conditions.retain(|condition| !condition.key().sk.starts_with("LAUNCH#"));
             }
             Self::InstanceDealtTwice => deal_twice(commit),
             Self::StepsRaiseRevision => raise_revision(task, commit),

@@ -26,7 +26,7 @@ pub(super) fn drawn_class(third: &ClusterName, other: &ClusterName, dice: &mut D
     match dice.below(6) {
         0 => set(&mut class, &["spec", "role"], json!(format!("{other}-node"))),
         1 => {
-            class["spec"].as_object_mut().map(|spec| spec.remove("role"));
+            class.get_mut("spec").and_then(Value::as_object_mut).map(|spec| spec.remove("role"));
             set(&mut class, &["spec", "instanceProfile"], json!(format!("{other}-node")));
         }
         _ => {}
