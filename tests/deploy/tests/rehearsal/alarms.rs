@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::account::INSTALLATION;
-use crate::tools::aws;
+use crate::tools::{aws, variable};
 use crate::world::rehearse;
 
 /// 16 of the region and 3 of the cluster.
@@ -16,7 +16,11 @@ const ALARMS: usize = 19;
 #[ignore = "needs ministack: tests/deploy/run"]
 fn every_alarm_looks_at_a_queue_or_a_rule_that_is_there() {
     rehearse(|_| async {
-        let queues = aws(&["sqs", "list-queues", "--queue-name-prefix", INSTALLATION]).await;
+        // The AWS CLI has an endpoint of its own for queues, before that of the environment.
+        let endpoint = variable("AWS_ENDPOINT_URL");
+        let list =
+            ["sqs", "list-queues", "--queue-name-prefix", INSTALLATION, "--endpoint-url", endpoint.as_str()];
+        let queues = aws(&list).await;
         let urls = queues["QueueUrls"].as_array().expect("queues").iter();
         let queues: BTreeSet<String> =
             urls.filter_map(|url| Some(url.as_str()?.rsplit('/').next()?.to_owned())).collect();
