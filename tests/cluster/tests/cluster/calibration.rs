@@ -22,8 +22,9 @@ use tenon_replay::wide::wide_world;
 use crate::stage::{Stage, StageEvent, closed, open};
 
 /// Worlds in which pods are left, among them with volumes, nominations and Nodes that are there before. They take less
-/// than a minute.
-const WORLDS: [u64; 9] = [50, 80, 97, 115, 151, 173, 236, 295, 304];
+/// than a minute. World 236 isn't among them: kube-scheduler counts volumes of a pod there that it takes back later, which
+/// no event tells, and each run comes out differently.
+const WORLDS: [u64; 8] = [50, 80, 97, 115, 151, 173, 295, 304];
 /// The most nodes that open in a world: each takes some tenths of a second.
 const MOST_NODES: usize = 12;
 /// By how many pods the sums of those that are left may differ, of all that the plans have a place for: another place
