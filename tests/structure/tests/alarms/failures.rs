@@ -10,10 +10,11 @@ use crate::stack::EvaluatedStack;
 /// How long a region is healthy before its failure, and how long the failure lasts.
 pub(crate) const HEALTHY: usize = 12 * 60;
 const FAILS: usize = 6 * 60;
-/// "A delay of up to 15 minutes occurs in CloudWatch metrics when a queue is activated from an inactive state."
-/// Source: SQS Developer Guide, "Monitoring Amazon SQS queues using CloudWatch", read 2026-11.
+/// CloudWatch has metrics of a queue up to 15 minutes late when it becomes active. Source: SQS Developer Guide, on
+/// monitoring queues by CloudWatch.
 const ACTIVATION: usize = 15;
-/// A message "received three or more times" leaves `ApproximateAgeOfOldestMessage`. Source: the page of SQS's metrics.
+/// A message that was received three times leaves `ApproximateAgeOfOldestMessage`. Source: the page of SQS's metrics, read
+/// 2026-11.
 const RECEIVES_COUNTED: usize = 3;
 
 /// Alarms of queues where messages end.

@@ -22,8 +22,7 @@ enum MetricOf {
 enum Measures {
     /// The level at a moment: values of a period must not be added.
     Level,
-    /// A number of things in a period: "for metrics that use Count as a unit, Sum and SampleCount tend to be the most
-    /// useful statistics", and a sample isn't a thing.
+    /// A number of things in a period: only a sum counts them, because a sample isn't a thing.
     Count,
 }
 
@@ -40,10 +39,9 @@ const fn queue(name: &'static str, measures: Measures) -> PublishedMetric {
 }
 
 /// The metrics of alarms, read 2026-11. Sources:
-/// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html>
-/// ("the only dimension that Amazon SQS sends to CloudWatch is `QueueName`"),
-/// <https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-monitoring.html> ("metrics that specify both the
-/// `EventBusName` and `RuleName` dimensions refer to a custom event bus").
+/// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html> (queues
+/// have the dimension `QueueName` alone), <https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-monitoring.html> (with
+/// both dimensions a rule is one of a bus of its own).
 const PUBLISHED: [PublishedMetric; 4] = [
     queue("ApproximateNumberOfMessagesVisible", Measures::Level),
     queue("ApproximateAgeOfOldestMessage", Measures::Level),
