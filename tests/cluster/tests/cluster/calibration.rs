@@ -22,8 +22,8 @@ use tenon_replay::wide::wide_world;
 use crate::stage::{Stage, StageEvent, closed, open};
 
 /// Worlds in which pods are left, among them with volumes, nominations and Nodes that are there before. They take less
-/// than a minute. World 236 isn't among them: kube-scheduler counts volumes of a pod there that it takes back later, which
-/// no event tells, and each run comes out differently.
+/// than a minute. World 236 isn't among them: kube-scheduler finds too many volumes on one of its Nodes, in some runs
+/// and not in others, where the filters here find room. Why isn't known.
 const WORLDS: [u64; 8] = [50, 80, 97, 115, 151, 173, 295, 304];
 /// The most nodes that open in a world: each takes some tenths of a second.
 const MOST_NODES: usize = 12;
