@@ -6,11 +6,9 @@
 use std::sync::Arc;
 
 use divan::Bencher;
-use jiff::SignedDuration;
 use tenon_domain::catalog::describe::facts;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClusterName, Region};
-use tenon_domain::unavailable::{Mark, UnavailableKey};
 use tenon_domain::wake::FunctionName;
 use tenon_ec2::data::Ec2Data;
 use tenon_harness::cluster::Cluster;
@@ -20,7 +18,6 @@ use tenon_state::cluster::{CompiledClasses, ObservedCluster};
 use tenon_state::heads::Watch;
 use tenon_state::observe::{Caches, ClusterObservation, observe};
 use tenon_state::view::{Want, Wants};
-use tenon_table::items::{keys, set};
 
 fn main() {
     divan::main();
@@ -44,8 +41,7 @@ impl ObservedWorld {
         cluster.report().unwrap();
         let region = cluster.world.installation.region.clone();
         for key in marks {
-            let mark = mark(&cluster, key);
-            cluster.put(set(keys::unavailable(&region, &mark.key), &mark)).unwrap();
+            cluster.mark(key).unwrap();
         }
         let wants = Wants {
             function: FunctionName::Provisioner,
@@ -65,23 +61,6 @@ impl ObservedWorld {
         let mut world = ObservedCluster::new(name, registry, &observed.view, snapshot);
         world.resolve(region, known);
         world.types.values().map(|types| Arc::as_ref(types).len()).sum()
-    }
-}
-
-fn mark(cluster: &Cluster, key: &str) -> Mark {
-    let now = cluster.world.clock.now();
-    Mark {
-        key: UnavailableKey::parse(key).unwrap(),
-        revision: 1,
-        code: "InsufficientInstanceCapacity".to_owned(),
-        message: None,
-        count: 1,
-        since: now,
-        asked_at: now,
-        until: now + SignedDuration::from_mins(1),
-        from_vcpus: None,
-        probe: None,
-        seen_by: cluster.name.clone(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::FunctionWorld;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::catalog::describe::facts;
@@ -19,6 +19,7 @@ use tenon_domain::class_status::{
 use tenon_domain::id::{ClusterName, ImageId, InstanceType, NodeClassName, Zone, ZoneId};
 use tenon_domain::launch::Launch;
 use tenon_domain::registry::{Allowances, ClusterSettings, Gates, Registry};
+use tenon_domain::unavailable::{Mark, UnavailableKey};
 use tenon_ec2::Ec2;
 use tenon_ec2::data::Ec2Data;
 use tenon_ec2::port::{ImageArchitecture, ResourceFilter, Tags, TargetCapacityType};
@@ -120,6 +121,28 @@ impl Cluster {
     /// [`ClusterProblem`] where the table doesn't take it.
     pub fn put(&self, write: tenon_table::Write) -> Result<(), ClusterProblem> {
         Ok(block_on(self.world.table.commit(&content_commit(Vec::new(), vec![write])))?)
+    }
+
+    /// Puts a mark in the table, as if EC2 had just refused it; it holds for a minute.
+    ///
+    /// # Errors
+    /// [`ClusterProblem`] for a malformed key, or where the table doesn't take it.
+    pub fn mark(&self, key: &str) -> Result<(), ClusterProblem> {
+        let now = self.world.clock.now();
+        let mark = Mark {
+            key: UnavailableKey::parse(key).ok_or_else(|| format!("`{key}` is no key of a mark"))?,
+            revision: 1,
+            code: "InsufficientInstanceCapacity".to_owned(),
+            message: None,
+            count: 1,
+            since: now,
+            asked_at: now,
+            until: now + SignedDuration::from_mins(1),
+            from_vcpus: None,
+            probe: None,
+            seen_by: self.name.clone(),
+        };
+        self.put(set(keys::unavailable(&self.world.installation.region, &mark.key), &mark))
     }
 
     /// Refreshes all parts of the catalogue, as of now.

@@ -161,7 +161,8 @@ fn over_count(allowed: &Allowances, moment: &ClusterMoment) -> Option<String> {
         moment.claims.iter().filter_map(|claim| claim.state.instance()).map(|held| &held.id).collect();
     let live = moment.live_instances().filter(|record| owned.contains(&record.instance.id));
     let vcpus: Vec<u32> = live.map(|record| vcpus(&record.instance.instance_type)).collect();
-    let (nodes, vcpus) = (u32::try_from(vcpus.len()).unwrap_or(u32::MAX), vcpus.iter().sum::<u32>());
+    let (nodes, vcpus) =
+        (u32::try_from(vcpus.len()).unwrap_or(u32::MAX), vcpus.into_iter().fold(0, u32::saturating_add));
     if let Some(most) = allowed.max_nodes.filter(|most| *most < nodes) {
         return Some(format!("{nodes} nodes, and MaxNodes is {most}"));
     }
@@ -175,7 +176,8 @@ fn vcpus(instance_type: &InstanceType) -> u32 {
         "large" => 2,
         "xlarge" => 4,
         "2xlarge" => 8,
-        _ => 0,
+        // One that a world gets later must not stay below every bound.
+        _ => u32::MAX,
     }
 }
 

@@ -13,7 +13,6 @@ use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::registry::Registry;
-use tenon_domain::unavailable::{Mark, UnavailableKey};
 use tenon_domain::wake::FunctionName;
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_harness::cluster::{Cluster, pod, pool};
@@ -114,25 +113,6 @@ impl WarmWorld {
         }
     }
 
-    fn mark(&self, key: &str) {
-        let now = self.cluster.world.clock.now();
-        let mark = Mark {
-            key: UnavailableKey::parse(key).unwrap(),
-            revision: 1,
-            code: "InsufficientInstanceCapacity".to_owned(),
-            message: None,
-            count: 1,
-            since: now,
-            asked_at: now,
-            until: now + SignedDuration::from_mins(1),
-            from_vcpus: None,
-            probe: None,
-            seen_by: self.cluster.name.clone(),
-        };
-        let key = keys::unavailable(&self.cluster.world.installation.region, &mark.key);
-        self.cluster.put(set(key, &mark)).unwrap();
-    }
-
     fn advance(&self, by: SignedDuration) {
         self.cluster.world.clock.advance(by);
     }
@@ -185,7 +165,7 @@ fn marks_and_shifts_are_those_of_the_moment() {
     let (first, _) = world.look();
     let mut zone = None;
     world.change_status(|status| zone = status.subnets.first().map(|subnet| subnet.zone_id.clone()));
-    world.mark(&format!("offering#on-demand#{}#m5.large", zone.unwrap()));
+    world.cluster.mark(&format!("offering#on-demand#{}#m5.large", zone.unwrap())).unwrap();
     let (marked, _) = world.look();
     assert_ne!(first, marked);
     world.advance(SignedDuration::from_mins(30));
