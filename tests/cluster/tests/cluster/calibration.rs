@@ -22,9 +22,8 @@ use tenon_replay::wide::wide_world;
 use crate::stage::{Stage, StageEvent, closed, open};
 
 /// Worlds in which pods are left, among them with volumes, nominations and Nodes that are there before. They take less
-/// than a minute. World 236 isn't among them: kube-scheduler finds too many volumes on one of its Nodes, in some runs
-/// and not in others, where the filters here find room. Why isn't known.
-const WORLDS: [u64; 8] = [50, 80, 97, 115, 151, 173, 295, 304];
+/// than a minute.
+const WORLDS: [u64; 9] = [50, 80, 97, 115, 151, 173, 236, 295, 304];
 /// The most nodes that open in a world: each takes some tenths of a second.
 const MOST_NODES: usize = 12;
 /// By how many pods the sums of those that are left may differ, of all that the plans have a place for: another place
@@ -46,7 +45,8 @@ struct Calibration {
     refused: usize,
     /// Places that kube-scheduler took without rating nodes again.
     hinted: usize,
-    /// Attempts during which a node or a nomination came to be known: nobody can tell whether before or after.
+    /// Attempts of which nobody can tell what kube-scheduler knew: a node or a nomination came to be known meanwhile, or
+    /// another pod's failed attempt had taken a place.
     unclear: usize,
     faults: Vec<String>,
 }
@@ -205,8 +205,12 @@ impl<'r> Judge<'r> {
         }
     }
 
-    /// Whether kube-scheduler learnt nothing new between the beginning of an attempt and its end.
+    /// Whether kube-scheduler learnt nothing new between the beginning of an attempt and its end, and counted no place
+    /// that nobody is told.
     fn is_clear(&self, index: usize, pod: &str) -> bool {
+        if self.counts_an_untold_place(index) {
+            return false;
+        }
         let later = self.events[index..].iter().skip(1);
         let during = later.take_while(|event| match event {
             StageEvent::Scheduler(SchedulerEvent::Attempted(_)) => false,
@@ -230,6 +234,29 @@ impl<'r> Judge<'r> {
             | StageEvent::Nominates(..) => false,
         });
         known.next().is_none()
+    }
+
+    /// Whether another pod's place counts that the log doesn't tell: its last attempt before fails after the choice of a
+    /// node. Until then the pod is there, and afterwards it is nominated for it until its next attempt.
+    fn counts_an_untold_place(&self, index: usize) -> bool {
+        let attempts = self.events[..index].iter().enumerate().filter_map(|(at, event)| match event {
+            StageEvent::Scheduler(SchedulerEvent::Attempted(pod)) => Some((pod, at)),
+            StageEvent::Scheduler(_) | StageEvent::Opens(_) | StageEvent::Nominates(..) => None,
+        });
+        let last: BTreeMap<&String, usize> = attempts.collect();
+        last.into_iter().any(|(pod, at)| self.fails(at, pod))
+    }
+
+    /// Whether an attempt fails.
+    fn fails(&self, index: usize, pod: &str) -> bool {
+        let outcome = self.events[index..].iter().find_map(|event| match event {
+            StageEvent::Scheduler(SchedulerEvent::Failed(of)) if of == pod => Some(true),
+            StageEvent::Scheduler(
+                SchedulerEvent::Bound { pod: of, .. } | SchedulerEvent::Refused { pod: of, .. },
+            ) if of == pod => Some(false),
+            StageEvent::Scheduler(_) | StageEvent::Opens(_) | StageEvent::Nominates(..) => None,
+        });
+        outcome == Some(true)
     }
 
     fn judge_place(&self, index: usize, pod: &str, bound: &BoundPod<'_>) -> Option<String> {
@@ -278,9 +305,11 @@ fn told(why: &str) -> BTreeMap<String, usize> {
     reasons.trim_end_matches(['.', ' ']).split(", ").filter_map(one).collect()
 }
 
-/// The pods that the replay's filters would let on a node, though they wait.
+/// The pods that the replay's filters would let on a node, though they wait. Of those that share a volume nobody here
+/// knows where it can be.
 fn forgotten(judge: &Judge<'_>, input: &ProvisionInput, places: &BTreeMap<String, String>) -> Vec<String> {
     let waiting = input.pods.iter().map(|pod| &pod.name.name).filter(|name| !places.contains_key(*name));
+    let waiting = waiting.filter(|name| !judge.sharing.contains(name.as_str()));
     let found = waiting.filter_map(|name| {
         let taking = judge.follower.waiting(name).taking;
         let fault =
