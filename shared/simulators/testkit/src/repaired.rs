@@ -30,15 +30,16 @@ const LASTS: SignedDuration = SignedDuration::from_mins(10);
 /// How long a status check may fail.
 const CHECK_FAILS: SignedDuration = SignedDuration::from_mins(2);
 
-/// Makes an initialised Node sick, or now and then the sick ones well again.
+/// Makes an initialised Node sick, or now and then all well again. Mostly one is unhealthy at a time, of either kind: of
+/// several none is replaced.
 pub(crate) fn sicken(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
     let Some(site) = region.site(cluster) else { return };
     let initialized = |node: &Object| text(node, &label(INITIALIZED)) == Some("true");
     let nodes: Vec<Object> = site.cluster().objects(Kind::Node).into_iter().filter(initialized).collect();
-    // Mostly one at a time: of several none is repaired.
-    if nodes.iter().any(|node| is_sick(node)) && !dice.permille(100) {
-        if dice.permille(100) {
+    if nodes.iter().any(|node| is_unhealthy(region, node)) && !dice.permille(100) {
+        if dice.permille(200) {
             heal(region, cluster);
+            mend(region, cluster);
         }
     } else if let Some(node) = dice.pick(&nodes) {
         site.cluster().set_node_condition(name(node), SICK, "False");
@@ -53,15 +54,15 @@ pub(crate) fn heal(region: &SimulatedRegion, cluster: &ClusterName) {
     }
 }
 
-/// Fails a status check of an initialised Node's instance, or now and then passes those that fail again. Some kubelets fall
-/// silent with it.
+/// Fails a status check of an initialised Node's instance, or now and then makes all well again. Some kubelets fall silent
+/// with it. Mostly one is unhealthy at a time, as in [`sicken`].
 pub(crate) fn impair(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
     let Some(site) = region.site(cluster) else { return };
     let initialized = |node: &Object| text(node, &label(INITIALIZED)) == Some("true");
     let nodes: Vec<Object> = site.cluster().objects(Kind::Node).into_iter().filter(initialized).collect();
-    // Mostly one at a time: of several none is replaced.
-    if nodes.iter().any(|node| impaired_since(region, node).is_some()) && !dice.permille(100) {
-        if dice.permille(100) {
+    if nodes.iter().any(|node| is_unhealthy(region, node)) && !dice.permille(100) {
+        if dice.permille(200) {
+            heal(region, cluster);
             mend(region, cluster);
         }
         return;
@@ -110,6 +111,10 @@ pub(crate) fn impaired_gone(region: &SimulatedRegion, moment: &ClusterMoment) ->
     };
     let leaves = |claim: &Claim| claim.state.removal() == Some(RemovalReason::Unhealthy);
     moment.claims.iter().any(|claim| leaves(claim) && is_impaired(claim))
+}
+
+fn is_unhealthy(region: &SimulatedRegion, node: &Value) -> bool {
+    is_sick(node) || impaired_since(region, node).is_some()
 }
 
 fn is_sick(node: &Value) -> bool {
@@ -171,9 +176,7 @@ fn stays(
     let nodes = region.site(cluster)?.cluster().objects(Kind::Node);
     let few = |of: &dyn Fn(&Object) -> bool| {
         let (all, bad) = nodes.iter().filter(|node| of(node)).fold((0_usize, 0_usize), |(all, bad), node| {
-            let unhealthy = condition(node, "Ready") != Some("True")
-                || is_sick(node)
-                || impaired_since(region, node).is_some();
+            let unhealthy = condition(node, "Ready") != Some("True") || is_unhealthy(region, node);
             (all + 1, bad + usize::from(unhealthy))
         });
         bad * 5 <= all.next_multiple_of(5)
