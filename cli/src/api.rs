@@ -77,7 +77,7 @@ pub(crate) struct JournalList {
 pub(crate) struct EventSent {
     pub(crate) api_version: String,
     pub(crate) kind: String,
-    /// The functions whose queues received it.
+    /// The functions that received it.
     pub(crate) functions: Vec<String>,
     /// The event.
     pub(crate) event: Value,

@@ -56,9 +56,9 @@ fn the_region_stays_within_limits() {
         &[
             ("Lambda, requests", 0.0060),
             ("Lambda, time", 0.0900),
-            ("SQS, messages", 0.0350),
-            // Seven queues.
-            ("SQS, polls of empty queues", 1.8144),
+            ("SQS, messages", 0.0190),
+            // Five queues.
+            ("SQS, polls of empty queues", 1.2960),
             ("EventBridge, events of our own", 0.0050),
             ("EventBridge Scheduler", 0.0290),
             ("DynamoDB, reads", 0.0250),

@@ -1,15 +1,17 @@
 //! Sends an event to an installation.
 //!
 //! Decides the route. Events of our own sources go to the installation's bus, whose rules do the rest. EventBridge
-//! accepts events of AWS's sources only from AWS, so those go directly to the queues that the default bus's rules
-//! name, in EventBridge's envelope.
+//! accepts events of AWS's sources only from AWS, so those go directly to the targets of the default bus's rules, queues
+//! and functions, in EventBridge's envelope.
 //!
 //! The functions of an event are read from the built-in template, because EventBridge has no API for it.
 
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
+use aws_sdk_lambda::primitives::Blob;
+use aws_sdk_lambda::types::InvocationType;
 use serde_json::Value;
 use tenon_domain::Timestamp;
-use tenon_region::wiring::{BusName, Wiring};
+use tenon_region::wiring::{BusName, QueueKind, Wiring};
 
 use super::Account;
 use crate::api::EventSent;
@@ -59,55 +61,69 @@ async fn put(
     Ok(EventSent::of(&wiring.route(BusName::Tenon, &complete), complete))
 }
 
-/// Puts it on the queues of the functions that the default bus's rules name.
+/// Sends it to the functions that the default bus's rules name.
 async fn deliver(
     account: &Account,
     event: &Value,
     wiring: &Wiring,
     now: Timestamp,
 ) -> Result<EventSent, Problem> {
-    let client = aws_sdk_sqs::Client::new(&account.config);
     let functions = wiring.route(BusName::Default, &complete(account, event, None, now));
-    let mut sent = complete(account, event, None, now);
+    let owner = owner(account).await?;
+    let sent = complete(account, event, Some(&owner), now);
     for function in &functions {
-        let queue = format!("{}-{function}", account.installation);
-        let refused = |why: String| {
-            let remedy = format!(
-                "check `--region` and `--installation`, and that you may `sqs:GetQueueUrl` and `sqs:SendMessage`; or \
-                 invoke the function itself: `aws lambda invoke --function-name {queue} --payload …`"
-            );
-            Problem::new(format!("queue `{queue}` refused the event: {why}"), remedy)
-        };
-        let url = client.get_queue_url().queue_name(&queue).send().await.map_err(|e| refused(chain(&e)))?;
-        let url = url.queue_url().ok_or_else(|| refused("it has no URL".to_owned()))?;
-        sent = complete(account, event, owner_of(url), now);
-        let message = client.send_message().queue_url(url).message_body(sent.to_string());
-        message.send().await.map_err(|error| refused(chain(&error)))?;
+        let name = format!("{}-{function}", account.installation);
+        match wiring.queues.get(function).map(|queue| queue.kind) {
+            Some(QueueKind::Invocations) => invoke(account, &name, &sent).await?,
+            Some(QueueKind::Polled) | None => enqueue(account, &name, &sent).await?,
+        }
     }
     Ok(EventSent::of(&functions, sent))
+}
+
+/// Puts an event on a function's queue.
+async fn enqueue(account: &Account, queue: &str, event: &Value) -> Result<(), Problem> {
+    let refused = |why: String| {
+        let remedy = format!(
+            "check `--region` and `--installation`, and that you may `sqs:GetQueueUrl` and `sqs:SendMessage`; or \
+             invoke the function itself: `aws lambda invoke --function-name {queue} --payload …`"
+        );
+        Problem::new(format!("queue `{queue}` refused the event: {why}"), remedy)
+    };
+    let client = aws_sdk_sqs::Client::new(&account.config);
+    let url = client.get_queue_url().queue_name(queue).send().await.map_err(|e| refused(chain(&e)))?;
+    let url = url.queue_url().ok_or_else(|| refused("it has no URL".to_owned()))?;
+    let message = client.send_message().queue_url(url).message_body(event.to_string());
+    message.send().await.map_err(|error| refused(chain(&error)))?;
+    Ok(())
+}
+
+/// Invokes a function with an event, as EventBridge does: Lambda repeats what fails.
+async fn invoke(account: &Account, function: &str, event: &Value) -> Result<(), Problem> {
+    let refused = |why: String| {
+        let remedy = "check `--region` and `--installation`, and that you may `lambda:InvokeFunction`";
+        Problem::new(format!("function `{function}` refused the event: {why}"), remedy)
+    };
+    let client = aws_sdk_lambda::Client::new(&account.config);
+    let invocation = client.invoke().function_name(function).invocation_type(InvocationType::Event);
+    let invocation = invocation.payload(Blob::new(event.to_string()));
+    invocation.send().await.map_err(|error| refused(chain(&error)))?;
+    Ok(())
+}
+
+/// The account of the credentials, twelve digits. No right is needed for it.
+async fn owner(account: &Account) -> Result<String, Problem> {
+    let unknown = |why: String| {
+        let remedy = "check the credentials: `aws sts get-caller-identity`";
+        Problem::new(format!("can't find out the account: {why}"), remedy)
+    };
+    let client = aws_sdk_sts::Client::new(&account.config);
+    let caller = client.get_caller_identity().send().await.map_err(|error| unknown(chain(&error)))?;
+    caller.account().map(str::to_owned).ok_or_else(|| unknown("STS names none".to_owned()))
 }
 
 fn complete(account: &Account, event: &Value, owner: Option<&str>, now: Timestamp) -> Value {
     // Milliseconds tell a person's events apart.
     let number = u64::try_from(now.as_millisecond()).unwrap_or_default();
     envelope::complete(event, &Envelope { number, account: owner, region: &account.region, now })
-}
-
-/// The account in a queue's URL: `https://sqs.<region>.amazonaws.com/<account>/<queue>`.
-fn owner_of(url: &str) -> Option<&str> {
-    url.rsplit('/').nth(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::owner_of;
-
-    #[test]
-    fn a_queues_url_names_its_account() {
-        assert_eq!(
-            owner_of("https://sqs.us-east-1.amazonaws.com/111122223333/tenon-images"),
-            Some("111122223333")
-        );
-        assert_eq!(owner_of("nonsense"), None);
-    }
 }

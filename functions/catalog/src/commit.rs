@@ -1,7 +1,7 @@
 //! Writes a plan: each part by itself, then the items for people.
 //!
 //! A part's pieces are written one by one, then its pointer under the pointer's revision. Written parts stay; after
-//! throttling the message returns, and the next pass finds them unchanged.
+//! throttling the event returns, and the next pass finds them unchanged.
 
 use std::collections::BTreeMap;
 

@@ -129,7 +129,7 @@ impl<P: Ports> Pass for ImagesPass<'_, P> {
         if let Some(sweep) = &done.sweep {
             commit::swept(self.ports, sweep).await?;
         }
-        // Answers are kept; the rest is queried again when the message comes back.
+        // Answers are kept; the rest is queried again when the event comes back.
         let failed = done.failed.take().map(HandlerError::Ec2);
         failed.or(done.unreadable.take()).map_or(Ok(()), Err)
     }

@@ -2,7 +2,7 @@
 //!
 //! Decides which payloads are batches of a queue, when the time is up, and the answer for failures. A batch succeeds
 //! with a list of failed messages, which SQS keeps. A directly invoked event has no queue, so its failure is the
-//! invocation's.
+//! invocation's; Lambda repeats an asynchronous one.
 
 use std::future::Future;
 use std::time::{Duration, SystemTime};

@@ -93,7 +93,7 @@ const ACTIONS: [(&str, &[&str]); 11] = [
     ),
     ("ssm", &["DeleteParameter", "GetParameterHistory", "GetParametersByPath", "PutParameter"]),
     ("sts", &["AssumeRole", "GetCallerIdentity", "TagSession"]),
-    ("lambda", &["InvokeFunction"]),
+    ("lambda", &["DeleteFunction", "InvokeFunction", "UpdateFunctionCode"]),
 ];
 
 /// The changed forms of a request.
@@ -130,20 +130,22 @@ fn resources(arn: &str) -> Vec<String> {
     let name = arn.splitn(6, ':').nth(5).unwrap_or_default();
     let names: Vec<String> = match arn.split(':').nth(2).unwrap_or_default() {
         "dynamodb" => vec!["table/other".to_owned(), "table/tenon2".to_owned()],
-        "sqs" => {
-            ["other", "tenon-catalog", "tenon-disruption", "tenon-delivery-dead-letters", "tenon2-agent-demo"]
-                .into_iter()
-                .chain([
-                    "tenon-agent-demo",
-                    "tenon-agent-next",
-                    "tenon-provisioner",
-                    "tenon-lifecycle",
-                    "tenon-images",
-                ])
-                .chain(["tenon-node-classes", "tenon-interruption", "tenon-execution-dead-letters"])
-                .map(str::to_owned)
-                .collect()
-        }
+        "sqs" => ["other", "tenon-disruption", "tenon-delivery-dead-letters", "tenon2-agent-demo"]
+            .into_iter()
+            .chain([
+                "tenon-agent-demo",
+                "tenon-agent-next",
+                "tenon-provisioner",
+                "tenon-lifecycle",
+                "tenon-catalog-dead-letters",
+                "tenon-images-dead-letters",
+            ])
+            .chain(["tenon-node-classes", "tenon-interruption", "tenon-execution-dead-letters"])
+            .map(str::to_owned)
+            .collect(),
+        "lambda" => ["other", "tenon-provisioner", "tenon-registry", "tenon2-images"]
+            .map(|name| format!("function:{name}"))
+            .to_vec(),
         "events" => vec!["event-bus/default".to_owned(), "event-bus/tenon2".to_owned()],
         "logs" => vec![
             "log-group:/aws/lambda/other:log-stream:one".to_owned(),

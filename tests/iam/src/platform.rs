@@ -35,8 +35,10 @@ pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
     let mut asked: Vec<Request> = ["logs:CreateLogStream", "logs:PutLogEvents"]
         .map(|action| Request::new(action, log.clone()))
         .to_vec();
-    asked.push(calls::queue("sqs:SendMessage", "execution-dead-letters"));
-    if role != "registry" {
+    let function = function(role, stacks)?;
+    let kept = function.pointer("/EventInvokeConfig/DestinationConfig/OnFailure/Destination");
+    asked.extend(kept.and_then(Value::as_str).map(|queue| Request::new("sqs:SendMessage", queue)));
+    if function.get("Events").is_some() {
         // Lambda polls a function's queue as the function.
         let actions = ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"];
         asked.extend(actions.map(|action| calls::queue(action, role)));
@@ -48,6 +50,19 @@ pub fn requests(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
         asked.extend(calls::requests(AskedCall::Other("DescribeSnapshots"))?);
     }
     Ok(asked)
+}
+
+/// The function with this role: its properties.
+fn function(role: &str, stacks: &[Stack]) -> Result<Value, String> {
+    let name = format!("{INSTALLATION}-{role}");
+    for stack in stacks {
+        for (_, properties) in stack.of_kind("AWS::Serverless::Function")? {
+            if properties.get("FunctionName").and_then(Value::as_str) == Some(name.as_str()) {
+                return Ok(properties);
+            }
+        }
+    }
+    Err(format!("no function has the role `{role}`"))
 }
 
 /// A class with a volume from a snapshot, which no scenario has.
@@ -83,6 +98,7 @@ fn scheduled(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
             }
             let target = text("/Target/Arn");
             asked.push(match text("/Target/EventBridgeParameters/Source") {
+                "" if target.starts_with("arn:aws:lambda:") => Request::new("lambda:InvokeFunction", target),
                 "" => Request::new("sqs:SendMessage", target),
                 source => Request::new("events:PutEvents", target).with(SOURCE, [source]),
             });
@@ -95,7 +111,7 @@ fn scheduled(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
     Ok(asked)
 }
 
-/// What rules send to their queues, and to those of their dead letters.
+/// What rules send to queues, those of their dead letters among them.
 ///
 /// # Errors An expression of the stack that can't be evaluated.
 pub fn delivered(stack: &Stack) -> Result<Vec<Request>, String> {
@@ -104,7 +120,9 @@ pub fn delivered(stack: &Stack) -> Result<Vec<Request>, String> {
         let of = stack.attribute(&format!("{name}.Arn"))?;
         for target in crate::stack::list(rule.get("Targets")) {
             let arns = [target.pointer("/Arn"), target.pointer("/DeadLetterConfig/Arn")];
-            let arns = arns.into_iter().flatten().filter_map(Value::as_str);
+            // A function has a policy of its own.
+            let arns =
+                arns.into_iter().flatten().filter_map(Value::as_str).filter(|arn| arn.contains(":sqs:"));
             let sent = |arn| Request::new("sqs:SendMessage", arn).with("aws:SourceArn", [of.clone()]);
             asked.extend(arns.map(sent));
         }

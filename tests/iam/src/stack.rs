@@ -292,6 +292,7 @@ impl Stack {
         Ok(match (kind, attribute) {
             ("AWS::SQS::Queue", "Arn") => arn("sqs", ""),
             ("AWS::SQS::Queue", "QueueName") => physical.to_owned(),
+            ("AWS::Serverless::Function", "Arn") => arn("lambda", "function:"),
             ("AWS::DynamoDB::Table", "Arn") => arn("dynamodb", "table/"),
             ("AWS::Events::EventBus", "Arn") => arn("events", "event-bus/"),
             ("AWS::Events::Rule", "Arn") => match self.bus_of(properties)? {

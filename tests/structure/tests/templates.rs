@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
-use tenon_region::wiring::Wiring;
+use tenon_region::wiring::{QueueKind, Wiring};
 use tenon_region::yaml;
 use tenon_runtime::batch::RECEIVES_LEAST;
 use tenon_structure_tests::{document, read, root};
@@ -31,14 +31,12 @@ fn attribute(value: &Value) -> &str {
     value["Fn::GetAtt"].as_str().unwrap_or_default()
 }
 
-/// Keeps a cluster that ends invocations from losing other clusters' messages.
+/// Keeps a cluster that ends invocations from losing other clusters' messages. An asynchronous invocation has one event.
 #[test]
 fn messages_come_back_often_enough_to_find_out_who_ends_invocations() {
     for (function, queue) in Wiring::built_in().unwrap().queues {
-        assert!(
-            queue.max_receive_count >= RECEIVES_LEAST || function.as_str() == "interruption",
-            "{function}"
-        );
+        let alone = queue.kind == QueueKind::Invocations || function.as_str() == "interruption";
+        assert!(queue.max_receive_count >= RECEIVES_LEAST || alone, "{function}");
     }
 }
 
@@ -59,7 +57,12 @@ fn every_function_is_built_logs_and_keeps_what_it_gave_up_on() {
         assert_eq!(attribute(&function["Role"]), format!("{own}Role.Arn"), "{name} has its own role");
         assert_eq!(function["LoggingConfig"]["LogGroup"]["Ref"], format!("{own}Logs"), "{name}");
         let kept = &function["EventInvokeConfig"]["DestinationConfig"]["OnFailure"]["Destination"];
-        assert_eq!(attribute(kept), "ExecutionDeadLetters.Arn", "{name}");
+        // Of a function with a queue only an operator's invocation is asynchronous, and of `registry` CloudFormation's.
+        let invoked =
+            stack["Resources"][format!("{own}DeadLetters")].is_object() && function["Events"].is_null();
+        let expected =
+            if invoked { format!("{own}DeadLetters.Arn") } else { "ExecutionDeadLetters.Arn".to_owned() };
+        assert_eq!(attribute(kept), expected, "{name}");
         assert!(
             function["ReservedConcurrentExecutions"].is_null(),
             "{name} takes from the account's concurrency"
@@ -96,6 +99,30 @@ fn what_fails_ends_in_a_queue_that_an_alarm_looks_at() {
             assert_eq!(attribute(&target["DeadLetterConfig"]["Arn"]), "DeliveryDeadLetters.Arn", "{name}");
         }
     }
+}
+
+/// An event of any other source could say anything: the code trusts what its rules and schedules deliver.
+#[test]
+fn a_function_takes_events_of_the_stacks_own_rules_alone() {
+    let stack = document("template.yaml");
+    let mut delivered = BTreeSet::new();
+    for (name, rule) in of_kind(&stack, "AWS::Events::Rule") {
+        let targets =
+            rule["Targets"].as_array().into_iter().flatten().map(|target| attribute(&target["Arn"]));
+        let invoked = targets.filter_map(|arn| arn.strip_suffix("Function.Arn"));
+        delivered.extend(invoked.map(|function| (format!("{function}Function"), format!("{name}.Arn"))));
+    }
+    assert!(!delivered.is_empty());
+    let permissions = of_kind(&stack, "AWS::Lambda::Permission");
+    let mut allowed = BTreeSet::new();
+    for (name, permission) in &permissions {
+        assert_eq!(permission["Principal"], "events.amazonaws.com", "{name}");
+        assert_eq!(permission["Action"], "lambda:InvokeFunction", "{name}");
+        let function = permission["FunctionName"]["Ref"].as_str().unwrap().to_owned();
+        allowed.insert((function, attribute(&permission["SourceArn"]).to_owned()));
+    }
+    assert_eq!(allowed, delivered);
+    assert_eq!(permissions.len(), allowed.len());
 }
 
 /// Scheduler gives up on a target after a day, unseen, unless a schedule says otherwise. A cluster's schedules use the

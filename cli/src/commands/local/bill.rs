@@ -71,7 +71,8 @@ pub(super) fn run(mut world: LocalRegion, args: &LocalArgs) -> Result<CommandOut
         })?;
     let region = without_clusters(&world.scenario, args, began, all.elapsed).map_err(&wrong)?;
     let clusters = all.beyond(&region);
-    let queues = u64::try_from(world.region.queues().len()).unwrap_or(u64::MAX);
+    let polled = world.region.queues().values().filter(|queue| queue.is_polled()).count();
+    let queues = u64::try_from(polled).unwrap_or(u64::MAX);
     let document = BillDocument {
         api_version: API_VERSION,
         kind: "Bill",

@@ -46,7 +46,7 @@ const TABLE_CALL_MILLIS: u64 = 5;
 /// The duration of an EC2 call. Long lists and launches take longer; most calls take less.
 const EC2_CALL_MILLIS: u64 = 150;
 
-/// Lambda polls an idle standard queue with five parallel long polls (Lambda's guide, "Understanding polling and
+/// Lambda polls an idle standard queue of SQS with five parallel long polls (Lambda's guide, "Understanding polling and
 /// batching behavior for Amazon SQS event source mappings"), each 20 s long.
 const LAMBDA_POLLERS: u64 = 5;
 

@@ -1,11 +1,13 @@
-//! A standard SQS queue and its dead-letter queue, on virtual time.
+//! A function's queue and its dead letters, on virtual time: a standard queue of SQS, or Lambda's own of asynchronous
+//! invocations.
 //!
-//! Decides the messages of a poll, and the fate of failed ones. Invariant: a message is in flight, visible later, or
-//! a dead letter; it is never lost.
+//! Decides the messages of a batch, and the fate of failed ones. Of Lambda's own queue an invocation takes one message,
+//! and Lambda notices at once that it failed or crashed; SQS doesn't notice a crash. Invariant: a message is in flight,
+//! visible later, or a dead letter; it is never lost.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use crate::wiring::QueueSpec;
+use crate::wiring::{QueueKind, QueueSpec, RETRY_AFTER};
 
 /// A message on a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +65,13 @@ impl Queue {
         &self.spec
     }
 
-    /// The quantities that SQS bills so far.
+    /// Whether Lambda polls it, with or without messages.
+    #[must_use]
+    pub fn is_polled(&self) -> bool {
+        self.spec.kind == QueueKind::Polled
+    }
+
+    /// The quantities that SQS bills so far: none of Lambda's own queue.
     #[must_use]
     pub const fn usage(&self) -> QueueUsage {
         self.usage
@@ -96,7 +104,7 @@ impl Queue {
     /// Puts a message on the queue.
     pub fn send(&mut self, body: String, visible_at: Timestamp) {
         self.next_id += 1;
-        self.usage.sent += 1;
+        self.usage.sent += self.billed(1);
         let id = format!("{}-{:08}", self.spec.function, self.next_id);
         self.messages.push(QueuedMessage { id, body, visible_at, receive_count: 0 });
     }
@@ -149,41 +157,65 @@ impl Queue {
             message.visible_at = hidden_until;
             batch.push(message.clone());
         }
-        if !dead.is_empty() {
-            let (gone, kept): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut self.messages).into_iter().partition(|m| dead.contains(&m.id));
-            self.messages = kept;
-            self.dead_letters.extend(gone);
-        }
-        if !batch.is_empty() {
-            // Lambda's pollers take ten messages a call.
-            self.usage.received += u64::try_from(batch.len().div_ceil(10)).unwrap_or(u64::MAX);
-        }
+        self.give_up(&dead);
+        // Lambda's pollers take ten messages a call.
+        self.usage.received += self.billed(batch.len().div_ceil(10));
         batch
     }
 
-    /// Ends an invocation: handled messages are deleted, failed ones become visible again after their timeout.
-    pub fn finish(&mut self, batch: &[String], failed: &[String]) {
+    /// Ends an invocation: handled messages are deleted. Failed ones become visible again, of SQS after their timeout, of
+    /// Lambda's own queue after the wait for their retry.
+    pub fn finish(&mut self, batch: &[String], failed: &[String], now: Timestamp) {
         let handled = |id: &String| batch.contains(id) && !failed.contains(id);
         let before = self.messages.len();
         self.messages.retain(|message| !handled(&message.id));
         let gone = before.saturating_sub(self.messages.len());
-        self.usage.deleted += u64::try_from(gone.div_ceil(10)).unwrap_or(u64::MAX);
+        self.usage.deleted += self.billed(gone.div_ceil(10));
+        match self.spec.kind {
+            QueueKind::Polled => {}
+            QueueKind::Invocations => self.retry(failed, now),
+        }
     }
 
-    /// The longest that a failed message may stay before it is a dead letter.
-    #[must_use]
-    pub fn patience(&self) -> SignedDuration {
-        self.spec
-            .visibility_timeout
-            .checked_mul(i32::try_from(self.spec.max_receive_count).unwrap_or(i32::MAX))
-            .unwrap_or(SignedDuration::MAX)
+    /// Ends an invocation that crashed, with all of its messages.
+    pub fn crashed(&mut self, batch: &[String], now: Timestamp) {
+        self.finish(batch, batch, now);
+    }
+
+    /// Repeats failed invocations, and keeps those that failed for the last time.
+    fn retry(&mut self, failed: &[String], now: Timestamp) {
+        let mut dead = Vec::new();
+        for message in self.messages.iter_mut().filter(|message| failed.contains(&message.id)) {
+            let wait = usize::try_from(message.receive_count)
+                .ok()
+                .filter(|_| message.receive_count < self.spec.max_receive_count)
+                .and_then(|received| RETRY_AFTER.get(received.checked_sub(1)?));
+            match wait {
+                Some(wait) => message.visible_at = now.checked_add(*wait).unwrap_or(Timestamp::MAX),
+                None => dead.push(message.id.clone()),
+            }
+        }
+        self.give_up(&dead);
+    }
+
+    /// Makes messages dead letters.
+    fn give_up(&mut self, dead: &[String]) {
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.messages).into_iter().partition(|m| dead.contains(&m.id));
+        self.messages = kept;
+        self.dead_letters.extend(gone);
+    }
+
+    /// Requests that SQS bills.
+    fn billed(&self, requests: usize) -> u64 {
+        if self.is_polled() { u64::try_from(requests).unwrap_or(u64::MAX) } else { 0 }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jiff::SignedDuration;
     use tenon_domain::wake::FunctionName;
 
     fn at(second: i64) -> Timestamp {
@@ -192,7 +224,8 @@ mod tests {
 
     fn queue() -> Queue {
         Queue::new(QueueSpec {
-            function: FunctionName::Images,
+            function: FunctionName::Lifecycle,
+            kind: QueueKind::Polled,
             visibility_timeout: SignedDuration::from_secs(60),
             max_receive_count: 3,
             batch_size: 2,
@@ -229,7 +262,7 @@ mod tests {
         assert!(queue.poll(at(31)));
         assert_eq!(queue.receive(at(31)).len(), 1);
         polls.extend(queue.arrange_poll(at(31)));
-        queue.finish(&first, &[]);
+        queue.finish(&first, &[], at(62));
         assert_eq!(polls, [at(1), at(62), at(31), at(62)]);
         // The poll for the first message finds nothing due, and one is scheduled for the second; the other poll of
         // that time changes nothing.
@@ -252,11 +285,48 @@ mod tests {
             let ids: Vec<String> = batch.iter().map(|m| m.id.clone()).collect();
             let failed: Vec<String> =
                 batch.iter().filter(|m| m.body == "bad").map(|m| m.id.clone()).collect();
-            queue.finish(&ids, &failed);
+            queue.finish(&ids, &failed, now);
             now = now.checked_add(SignedDuration::from_secs(60)).unwrap();
         }
         assert!(queue.is_empty());
         let dead: Vec<&str> = queue.dead_letters().iter().map(|m| m.body.as_str()).collect();
         assert_eq!(dead, ["bad"]);
+    }
+
+    fn invocations() -> Queue {
+        Queue::new(QueueSpec {
+            function: FunctionName::Images,
+            kind: QueueKind::Invocations,
+            visibility_timeout: SignedDuration::from_secs(30),
+            max_receive_count: 3,
+            batch_size: 1,
+            batch_window: SignedDuration::ZERO,
+            at_once: 10,
+            memory_mb: 128,
+        })
+    }
+
+    #[test]
+    fn a_failed_invocation_is_repeated_after_one_and_two_minutes_and_then_kept() {
+        let mut queue = invocations();
+        queue.send("bad".to_owned(), at(0));
+        queue.send("good".to_owned(), at(0));
+        let mut begun = Vec::new();
+        while let Some(now) = queue.due() {
+            let batch: Vec<String> = queue.receive(now).into_iter().map(|message| message.id).collect();
+            assert_eq!(batch.len(), 1, "an invocation has one event");
+            begun.push(now.as_second());
+            let ended = now.checked_add(SignedDuration::from_secs(5)).unwrap();
+            match begun.len() {
+                // A crash and an error count the same.
+                1 => queue.crashed(&batch, ended),
+                2 => queue.finish(&batch, &[], ended),
+                _ => queue.finish(&batch, &batch, ended),
+            }
+        }
+        assert_eq!(begun, [0, 0, 65, 190]);
+        let dead: Vec<&str> = queue.dead_letters().iter().map(|m| m.body.as_str()).collect();
+        assert_eq!(dead, ["bad"]);
+        assert_eq!(queue.usage(), QueueUsage::default(), "SQS has nothing to bill");
     }
 }

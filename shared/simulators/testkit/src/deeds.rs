@@ -178,7 +178,7 @@ impl Doings {
             57..=61 => self.scarcity.refill(region, dice),
             62..=64 => delete_node(region, cluster, dice),
             65..=67 => self.silence(region, cluster, dice),
-            68..=69 => region.send(FunctionName::Images, "{\"source\": \"aws.ec2\"".to_owned()),
+            68..=69 => region.send(FunctionName::Images, "{\"source\": \"aws.ec2\"}".to_owned()),
             70..=71 => announce(region, dice),
             72..=73 => stop_instance(region, dice),
             74..=75 => self.scarcity.limit(region, dice),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use aws_config::BehaviorVersion;
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
+use aws_sdk_lambda::primitives::Blob;
+use aws_sdk_lambda::types::InvocationType;
 use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::{Value, json};
 use tenon_domain::wake::FunctionName;
@@ -19,6 +21,9 @@ pub(crate) const ACCOUNT: &str = "000000000000";
 /// The region.
 pub(crate) const REGION: &str = "us-east-1";
 
+/// The functions that rules and schedules invoke.
+const WITHOUT_QUEUE: [FunctionName; 2] = [FunctionName::Catalog, FunctionName::Images];
+
 /// ministack answers from one process, beside everything else it does.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -27,6 +32,7 @@ pub(crate) struct RehearsalAccount {
     pub(crate) table: DynamoTable,
     pub(crate) sqs: aws_sdk_sqs::Client,
     pub(crate) events: aws_sdk_eventbridge::Client,
+    pub(crate) lambda: aws_sdk_lambda::Client,
     pub(crate) ec2: aws_sdk_ec2::Client,
 }
 
@@ -45,6 +51,7 @@ impl RehearsalAccount {
             table: DynamoTable::with_call_timeout(&dynamodb, name, CALL_TIMEOUT),
             sqs: aws_sdk_sqs::Client::new(&config),
             events: aws_sdk_eventbridge::Client::new(&config),
+            lambda: aws_sdk_lambda::Client::new(&config),
             ec2: aws_sdk_ec2::Client::new(&config),
         }
     }
@@ -67,9 +74,16 @@ impl RehearsalAccount {
         found.unwrap_or_else(|error| panic!("queue `{name}`: {error:?}")).queue_url.expect("a URL")
     }
 
-    /// Puts a body on a queue of the installation, as EventBridge does for a rule's target.
-    pub(crate) async fn send(&self, queue: &str, body: &str) {
-        let url = self.queue(queue).await;
+    /// Sends a body to a function, as EventBridge does to a rule's target: to its queue, or to itself. The server repeats
+    /// what fails only where the function is invoked by name, so tests do that.
+    pub(crate) async fn send(&self, function: &str, body: &str) {
+        if FunctionName::parse(function).is_some_and(|function| WITHOUT_QUEUE.contains(&function)) {
+            let invocation = self.lambda.invoke().function_name(format!("{INSTALLATION}-{function}"));
+            let invocation = invocation.invocation_type(InvocationType::Event).payload(Blob::new(body));
+            invocation.send().await.expect("Lambda takes it");
+            return;
+        }
+        let url = self.queue(function).await;
         self.sqs.send_message().queue_url(url).message_body(body).send().await.expect("the queue takes it");
     }
 
@@ -124,10 +138,9 @@ impl RehearsalAccount {
         }
     }
 
-    /// Waits until the functions' queues are empty. The catalogue's is ignored: nothing here depends on it, and an
-    /// interrupted refresh is repeated after six minutes.
+    /// Waits until the functions' queues are empty. Lambda doesn't show its own, of functions without one.
     pub(crate) async fn settled(&self) {
-        for function in FunctionName::ALL.into_iter().filter(|function| *function != FunctionName::Catalog) {
+        for function in FunctionName::ALL.into_iter().filter(|function| !WITHOUT_QUEUE.contains(function)) {
             eventually(&format!("the end of what is on {function}'s queue"), || async {
                 (self.depth(function.as_str()).await == 0).then_some(())
             })

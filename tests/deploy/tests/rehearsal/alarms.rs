@@ -1,7 +1,7 @@
-//! Alarms of the deployed stacks: each looks at a queue or a rule that is there.
+//! Alarms of the deployed stacks: each looks at a queue, a rule or a function that is there.
 //!
 //! Decides by the server's own lists, so it doesn't matter how anybody works out a template. The server has no metrics of
-//! queues and rules; `tests/structure/tests/alarms` has the values that make alarms ring.
+//! queues and rules, and few of functions; `tests/structure/tests/alarms` has the values that make alarms ring.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ const ALARMS: usize = 19;
 
 #[test]
 #[ignore = "needs ministack: tests/deploy/run"]
-fn every_alarm_looks_at_a_queue_or_a_rule_that_is_there() {
+fn every_alarm_looks_at_a_resource_that_is_there() {
     rehearse(|_| async {
         // The AWS CLI has an endpoint of its own for queues, before that of the environment.
         let endpoint = variable("AWS_ENDPOINT_URL");
@@ -29,6 +29,11 @@ fn every_alarm_looks_at_a_queue_or_a_rule_that_is_there() {
         let rules: BTreeSet<String> =
             rules.filter_map(|rule| Some(rule["Name"].as_str()?.to_owned())).collect();
 
+        let functions = aws(&["lambda", "list-functions"]).await;
+        let functions = functions["Functions"].as_array().expect("functions").iter();
+        let functions: BTreeSet<String> =
+            functions.filter_map(|function| Some(function["FunctionName"].as_str()?.to_owned())).collect();
+
         let found = aws(&["cloudwatch", "describe-alarms", "--alarm-name-prefix", INSTALLATION]).await;
         let alarms = found["MetricAlarms"].as_array().expect("alarms");
         assert_eq!(alarms.len(), ALARMS, "{found}");
@@ -39,6 +44,9 @@ fn every_alarm_looks_at_a_queue_or_a_rule_that_is_there() {
             let names: Vec<&str> = dimensions.keys().copied().collect();
             let there = match alarm["Namespace"].as_str() {
                 Some("AWS/SQS") => names == ["QueueName"] && queues.contains(dimensions["QueueName"]),
+                Some("AWS/Lambda") => {
+                    names == ["FunctionName"] && functions.contains(dimensions["FunctionName"])
+                }
                 Some("AWS/Events") => {
                     names == ["EventBusName", "RuleName"]
                         && dimensions["EventBusName"] == INSTALLATION
@@ -46,7 +54,7 @@ fn every_alarm_looks_at_a_queue_or_a_rule_that_is_there() {
                 }
                 _ => false,
             };
-            assert!(there, "{alarm}\nqueues: {queues:?}\nrules: {rules:?}");
+            assert!(there, "{alarm}\nqueues: {queues:?}\nrules: {rules:?}\nfunctions: {functions:?}");
         }
     });
 }

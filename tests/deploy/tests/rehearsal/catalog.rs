@@ -21,10 +21,10 @@ const TYPES: usize = 1395;
 async fn schedules() -> Vec<Value> {
     let listed = aws(&["scheduler", "list-schedules", "--name-prefix", INSTALLATION]).await;
     let listed = listed["Schedules"].as_array().expect("a list").clone();
-    let queue = format!(":{INSTALLATION}-catalog");
+    let function = format!(":function:{INSTALLATION}-catalog");
     let mut found = Vec::new();
     for schedule in listed {
-        if schedule["Target"]["Arn"].as_str().is_some_and(|target| target.ends_with(&queue)) {
+        if schedule["Target"]["Arn"].as_str().is_some_and(|target| target.ends_with(&function)) {
             let name = schedule["Name"].as_str().expect("a name");
             found.push(aws(&["scheduler", "get-schedule", "--name", name]).await);
         }

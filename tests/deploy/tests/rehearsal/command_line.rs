@@ -87,7 +87,7 @@ fn events_reach_the_functions() {
     rehearse(|world| async {
         let account = &world.account;
         let image = make_image(&account.ec2, "by-hand").await;
-        // AWS accepts events of its own sources only from itself, so these go to the function's queue.
+        // AWS accepts events of its own sources only from itself, so these go to the function.
         let sent = json(&["event", "ami-available", &image]).await;
         assert_eq!(
             (&sent["functions"][0], &sent["event"]["account"]),
@@ -101,6 +101,6 @@ fn events_reach_the_functions() {
         becomes(account, &image, "deregistered").await;
         let refused = tenon(&["event", "ami-available", &image, "--installation", "absent"]).await;
         assert_eq!(refused.status, Some(2), "{}{}", refused.out, refused.err);
-        assert!(refused.err.contains("queue `absent-images` refused the event"), "{}", refused.err);
+        assert!(refused.err.contains("function `absent-images` refused the event"), "{}", refused.err);
     });
 }

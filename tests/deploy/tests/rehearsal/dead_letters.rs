@@ -1,5 +1,8 @@
 //! Dead letters: an unreadable message ends there, alone.
 
+use serde_json::Value;
+
+use crate::account::RehearsalAccount;
 use crate::images::{becomes, state_change};
 use crate::network::make_image;
 use crate::wait::eventually;
@@ -7,6 +10,16 @@ use crate::world::rehearse;
 
 const POISON: &str =
     r#"{"source":"aws.ec2","detail-type":"EC2 AMI State Change","detail":{"State":"available"}}"#;
+const SWEEP: &str = r#"{"source":"tenon.schedule","detail-type":"Sweep","detail":{}}"#;
+
+/// Waits for the one dead letter of the account, which is this function's, and takes it.
+async fn dead_letter(account: &RehearsalAccount, function: &str) -> String {
+    let queue = format!("{function}-dead-letters");
+    eventually("the dead letter", || async { (account.depth(&queue).await > 0).then_some(()) }).await;
+    account.settled().await;
+    assert_eq!(account.dead_letters().await, 1);
+    account.drain(&queue).await.remove(0)
+}
 
 #[test]
 #[ignore = "needs ministack: tests/deploy/run"]
@@ -14,8 +27,24 @@ fn a_poisoned_message_ends_alone_in_its_dead_letter_queue() {
     rehearse(|world| async {
         let account = &world.account;
         assert_eq!(account.dead_letters().await, 0, "no test before left any");
-        // A message is received three times, each followed by three minutes of invisibility, which the test shortens.
-        let before = account.set_visibility_timeout("images", "1").await;
+        // A message is received five times, each followed by minutes of invisibility, which the test shortens.
+        let before = account.set_visibility_timeout("lifecycle", "1").await;
+        for body in [SWEEP, POISON, SWEEP] {
+            account.send("lifecycle", body).await;
+        }
+        let letter = dead_letter(account, "lifecycle").await;
+        account.set_visibility_timeout("lifecycle", &before).await;
+        assert_eq!(letter, POISON);
+    });
+}
+
+/// The server's waits between retries are seconds.
+#[test]
+#[ignore = "needs ministack: tests/deploy/run"]
+fn a_poisoned_invocation_ends_alone_in_its_functions_dead_letter_queue() {
+    rehearse(|world| async {
+        let account = &world.account;
+        assert_eq!(account.dead_letters().await, 0, "no test before left any");
         let mut good = Vec::new();
         for n in 0..3 {
             let image = make_image(&account.ec2, &format!("beside-poison-{n}")).await;
@@ -28,13 +57,14 @@ fn a_poisoned_message_ends_alone_in_its_dead_letter_queue() {
         for image in &good {
             becomes(account, image, "available").await;
         }
-        eventually("the dead letter", || async {
-            (account.depth("images-dead-letters").await > 0).then_some(())
-        })
-        .await;
-        account.settled().await;
-        account.set_visibility_timeout("images", &before).await;
-        assert_eq!(account.dead_letters().await, 1);
-        assert_eq!(account.drain("images-dead-letters").await, [POISON]);
+        let letter: Value = serde_json::from_str(&dead_letter(account, "images").await).expect("a record");
+        assert_eq!(
+            letter["requestPayload"],
+            serde_json::from_str::<Value>(POISON).expect("JSON"),
+            "{letter}"
+        );
+        assert_eq!(letter["requestContext"]["condition"], "RetriesExhausted", "{letter}");
+        let function = letter["requestContext"]["functionArn"].as_str().expect("an ARN");
+        assert!(function.contains(":function:tenon-images"), "{letter}");
     });
 }

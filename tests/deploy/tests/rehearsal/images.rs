@@ -24,9 +24,9 @@ pub(crate) fn state_change(image: &str, state: &str) -> Value {
     ec2_event("EC2 AMI State Change", &format!("arn:aws:ec2:{REGION}::image/{image}"), detail)
 }
 
-/// Puts an event where the default bus's rules put it; the queues that got it.
+/// Sends an event to the targets of the default bus's rules; the functions that got it.
 async fn deliver(account: &RehearsalAccount, event: &Value) -> Vec<String> {
-    let mut queues = Vec::new();
+    let mut functions = Vec::new();
     let rules = aws(&["events", "list-rules"]).await;
     for rule in rules["Rules"].as_array().expect("a list") {
         let (name, Some(pattern)) = (rule["Name"].as_str().expect("a name"), rule["EventPattern"].as_str())
@@ -41,13 +41,13 @@ async fn deliver(account: &RehearsalAccount, event: &Value) -> Vec<String> {
         let targets = aws(&["events", "list-targets-by-rule", "--rule", name]).await;
         for target in targets["Targets"].as_array().expect("a list") {
             let arn = target["Arn"].as_str().expect("an ARN");
-            queues.push(arn.rsplit(':').next().unwrap().trim_start_matches("tenon-").to_owned());
+            functions.push(arn.rsplit(':').next().unwrap().trim_start_matches("tenon-").to_owned());
         }
     }
-    for queue in &queues {
-        account.send(queue, &event.to_string()).await;
+    for function in &functions {
+        account.send(function, &event.to_string()).await;
     }
-    queues
+    functions
 }
 
 /// The state in an image's record.

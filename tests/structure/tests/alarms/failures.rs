@@ -53,8 +53,8 @@ pub(crate) fn cases(region: &EvaluatedStack, cluster: &EvaluatedStack) -> Vec<Al
         waiting("ProvisionerWaitingAlarm", sweep, visibility(region, "ProvisionerQueue")),
         waiting("LifecycleWaitingAlarm", sweep, visibility(region, "LifecycleQueue")),
         warnings(),
-        silent("CatalogSilentAlarm", region.rate("SpotPricesSchedule"), 60),
-        silent("ImagesSilentAlarm", region.rate("ImagesSchedule"), 30),
+        not_run("CatalogSilentAlarm", region.rate("SpotPricesSchedule"), 60),
+        not_run("ImagesSilentAlarm", region.rate("ImagesSchedule"), 30),
         silent("LifecycleSilentAlarm", region.rate("InstanceStatusSchedule"), 30),
         silent("ProvisionerSilentAlarm", sweep, 30),
         stale(),
@@ -152,6 +152,22 @@ fn silent(alarm: &'static str, rate: usize, period: usize) -> AlarmCase {
             // CloudWatch then goes by older periods, as long as it reads any.
             failure("no message comes", nothing(FAILS), 3 * period),
         ],
+    }
+}
+
+/// Of a function without a queue: Lambda publishes only where it ran.
+fn not_run(alarm: &'static str, rate: usize, period: usize) -> AlarmCase {
+    let run = each(rate, None, HEALTHY);
+    AlarmCase {
+        alarm,
+        // Two of three events are lost.
+        healthy: vec![run.clone(), each(3 * rate, None, HEALTHY)],
+        failures: vec![FailureOfAlarm {
+            what: "it isn't invoked, or throttled",
+            minutes: [run, nothing(FAILS)].concat(),
+            // CloudWatch then goes by older periods, as long as it reads any.
+            rings_within: 3 * period,
+        }],
     }
 }
 

@@ -88,16 +88,19 @@ fn every_alarm_rings_for_what_it_is_meant_for_and_for_nothing_else() {
 #[test]
 fn a_mistake_in_an_alarm_is_found() {
     let by_reference = |name: &str| json!({ "Ref": name });
-    let mistakes: [(&str, &str, Value); 16] = [
-        ("CatalogSilentAlarm", "Dimensions/0/Value", by_reference("CatalogQueue")),
-        ("CatalogSilentAlarm", "Dimensions/0/Value", json!({ "Fn::GetAtt": "CatalogQueue.Arn" })),
-        ("CatalogSilentAlarm", "Dimensions/0/Name", json!("Queue")),
+    let mistakes: [(&str, &str, Value); 19] = [
+        ("CatalogSilentAlarm", "Dimensions/0/Value", json!({ "Fn::GetAtt": "CatalogFunction.Arn" })),
+        ("CatalogSilentAlarm", "Dimensions/0/Name", json!("Function")),
+        ("CatalogSilentAlarm", "MetricName", json!("NumberOfMessagesDeleted")),
+        ("LifecycleSilentAlarm", "Dimensions/0/Value", by_reference("LifecycleQueue")),
+        ("LifecycleSilentAlarm", "Dimensions/0/Value", json!({ "Fn::GetAtt": "LifecycleQueue.Arn" })),
+        ("LifecycleSilentAlarm", "Dimensions/0/Name", json!("Queue")),
         ("CatalogStaleAlarm", "Dimensions/1/Value", by_reference("CatalogStaleRule")),
         ("CatalogStaleAlarm", "Dimensions", json!([])),
         ("CatalogStaleAlarm", "Statistic", json!("Average")),
         ("CatalogStaleAlarm", "MetricName", json!("TriggeredRule")),
         ("ImagesSilentAlarm", "Statistic", json!("SampleCount")),
-        ("ImagesSilentAlarm", "Period", json!(300)),
+        ("LifecycleSilentAlarm", "Period", json!(300)),
         ("ImagesSilentAlarm", "TreatMissingData", json!("notBreaching")),
         ("LifecycleSilentAlarm", "ComparisonOperator", json!("GreaterThanThreshold")),
         ("LifecycleWaitingAlarm", "EvaluationPeriods", json!(4)),
@@ -146,6 +149,28 @@ fn a_failing_warning_is_told_by_its_dead_letters() {
     let rings = otherwise(&rule("InterruptionWaitingAlarm"), &ages, 1, AlarmState::Ok);
     assert_eq!(rings, [] as [usize; 0]);
     assert_eq!(rule("InterruptionDeadLettersAlarm").state(&[Some(1.0)]), AlarmState::Alarm);
+}
+
+/// Lambda counts invocations, failed ones among them, and no successes. So the silent alarm of a function without a queue
+/// tells that it doesn't run, and the dead letters tell that it fails: an invocation ends there three minutes after its
+/// event.
+#[test]
+fn failing_invocations_are_told_by_their_dead_letters() {
+    let [region, _] = stacks();
+    let resources = &region.document["Resources"];
+    let rule = |name: &str| AlarmRule::read(&resources[name]["Properties"]).unwrap();
+    for function in ["Catalog", "Images"] {
+        let silent = format!("{function}SilentAlarm");
+        assert_eq!(resources[&silent]["Properties"]["MetricName"], "Invocations");
+        let failing = vec![Some(1.0); HEALTHY];
+        assert_eq!(rule(&silent).state(&failing), AlarmState::Ok, "{function}");
+        let kept = &resources[format!("{function}Function")]["Properties"]["EventInvokeConfig"];
+        let kept = region.text(&kept["DestinationConfig"]["OnFailure"]["Destination"]);
+        let alarm = &resources[format!("{function}DeadLettersAlarm")]["Properties"];
+        let watched = region.text(&alarm["Dimensions"][0]["Value"]);
+        assert!(kept.ends_with(&format!(":{watched}")), "{kept} isn't {watched}");
+        assert_eq!(rule(&format!("{function}DeadLettersAlarm")).state(&[Some(1.0)]), AlarmState::Alarm);
+    }
 }
 
 /// A rule behind an alarm matches an event that is sent, of this cluster if it is a cluster's.

@@ -15,6 +15,8 @@ enum MetricOf {
     Queue,
     /// A rule: `RuleName`, and on a bus that isn't the default one `EventBusName` as well.
     Rule,
+    /// A function: `FunctionName` alone, for all of its versions.
+    Function,
 }
 
 /// What the values of a metric are.
@@ -41,8 +43,9 @@ const fn queue(name: &'static str, measures: Measures) -> PublishedMetric {
 /// The metrics of alarms, read 2026-11. Sources:
 /// <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html> (queues
 /// have the dimension `QueueName` alone), <https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-monitoring.html> (with
-/// both dimensions a rule is one of a bus of its own).
-const PUBLISHED: [PublishedMetric; 4] = [
+/// both dimensions a rule is one of a bus of its own),
+/// <https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html> (throttled requests aren't invocations).
+const PUBLISHED: [PublishedMetric; 5] = [
     queue("ApproximateNumberOfMessagesVisible", Measures::Level),
     queue("ApproximateAgeOfOldestMessage", Measures::Level),
     queue("NumberOfMessagesDeleted", Measures::Count),
@@ -52,9 +55,15 @@ const PUBLISHED: [PublishedMetric; 4] = [
         of: MetricOf::Rule,
         measures: Measures::Count,
     },
+    PublishedMetric {
+        namespace: "AWS/Lambda",
+        name: "Invocations",
+        of: MetricOf::Function,
+        measures: Measures::Count,
+    },
 ];
 
-/// Both services publish every minute; a shorter period has no data most of the time.
+/// The services publish every minute; a shorter period has no data most of the time.
 const RESOLUTION_SECONDS: u64 = 60;
 /// "For alarms with a period of less than one hour, the total evaluation period can't be longer than one day", otherwise
 /// seven days.
@@ -82,6 +91,12 @@ fn published(stack: &EvaluatedStack, of: MetricOf) -> BTreeSet<MetricDimensions>
             };
             rules.map(of_rule).collect()
         }
+        MetricOf::Function => {
+            let functions = stack.of_kind("AWS::Serverless::Function").into_iter();
+            let named = functions
+                .map(|(_, function)| dimension("FunctionName", stack.text(&function["FunctionName"])));
+            named.map(|name| MetricDimensions::from([name])).collect()
+        }
     }
 }
 
@@ -96,7 +111,7 @@ pub(crate) fn problems(region: &EvaluatedStack, stack: &EvaluatedStack, alarm: &
         dimensions.map(|of| (of["Name"].as_str().unwrap().to_owned(), stack.text(&of["Value"]))).collect();
     let of_stack = match found.of {
         MetricOf::Queue => region,
-        MetricOf::Rule => stack,
+        MetricOf::Rule | MetricOf::Function => stack,
     };
     if !published(of_stack, found.of).contains(&looked_at) {
         problems.push(format!("nothing is published for {looked_at:?}"));

@@ -73,6 +73,7 @@ impl EvaluatedStack {
                 )
             }
             Some("AWS::Events::EventBus") => self.text(&properties["Name"]),
+            Some("AWS::Serverless::Function") => self.text(&properties["FunctionName"]),
             Some("AWS::Events::Rule") => self
                 .bus(properties)
                 .map_or_else(|| rule_name(name), |bus| format!("{bus}|{}", rule_name(name))),
@@ -90,6 +91,12 @@ impl EvaluatedStack {
             (Some("AWS::SQS::Queue"), "QueueName") => self.text(&properties["QueueName"]),
             (Some("AWS::SQS::Queue"), "Arn") => {
                 format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{}", self.text(&properties["QueueName"]))
+            }
+            (Some("AWS::Serverless::Function"), "Arn") => {
+                format!(
+                    "arn:aws:lambda:{REGION}:{ACCOUNT}:function:{}",
+                    self.text(&properties["FunctionName"])
+                )
             }
             (Some("AWS::Events::Rule"), "Arn") => match self.bus(properties) {
                 Some(bus) => format!("arn:aws:events:{REGION}:{ACCOUNT}:rule/{bus}/{}", rule_name(name)),

@@ -267,14 +267,14 @@ impl SimulatedRegion {
         self.timeline.at(next, TimelineEvent::Schedule(index));
         self.usage.schedules_fired += 1;
         match schedule.target.clone() {
-            ScheduleTarget::Queue { function, body } => self.deliver(function, body),
+            ScheduleTarget::Function { function, body } => self.deliver(function, body),
             ScheduleTarget::Event { source, detail_type, detail } => {
                 self.publish(&BusEvent { source, detail_type, detail });
             }
         }
     }
 
-    /// Sends a message to a function's queue, as late and as often as the hooks say.
+    /// Sends a message to a function, as late and as often as the hooks say.
     fn deliver(&mut self, function: FunctionName, body: String) {
         let now = self.clock.now();
         for delay in self.hooks.delivery() {

@@ -1,7 +1,7 @@
 //! Running tasks: invocations and agents' steps, which the engine polls itself.
 //!
 //! Decides when a task continues, and the consequences of its end, its wait or its crash; a crashed invocation's
-//! messages become visible again after their timeout.
+//! messages come again as their queue says.
 
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -129,8 +129,12 @@ impl SimulatedRegion {
                 let at = site.agent_crashed(now);
                 self.timeline.at(at, TimelineEvent::Agent(cluster));
             }
-            // Its messages become visible again when their time is up.
-            TaskRun::Invocation { function, .. } => self.poll_again(function, now),
+            TaskRun::Invocation { function, batch, .. } => {
+                if let Some(queue) = self.queues.get_mut(&function) {
+                    queue.crashed(&batch, now);
+                }
+                self.poll_again(function, now);
+            }
         }
     }
 
@@ -143,7 +147,7 @@ impl SimulatedRegion {
             self.log.push(happened);
         }
         if let Some(queue) = self.queues.get_mut(&function) {
-            queue.finish(batch, &failed);
+            queue.finish(batch, &failed, at);
         }
         self.poll_again(function, at);
     }

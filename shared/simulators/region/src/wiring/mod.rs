@@ -1,8 +1,8 @@
 //! The wiring of functions, read from the deployed stacks: rules, patterns, schedules and queues.
 //!
 //! Decides nothing of its own: only rules of template.yaml exist here, and one that can't be simulated is an error,
-//! not a gap. It reads `AWS::SQS::Queue`, `AWS::Events::Rule`, `AWS::Scheduler::Schedule` and the SQS events of
-//! `AWS::Serverless::Function`.
+//! not a gap. It reads `AWS::SQS::Queue`, `AWS::Events::Rule`, `AWS::Scheduler::Schedule`, and of
+//! `AWS::Serverless::Function` the SQS events or the settings of asynchronous invocations.
 
 mod pattern;
 mod read;
@@ -18,12 +18,27 @@ use tenon_domain::wake::FunctionName;
 pub use pattern::{EventPattern, PatternError};
 pub use read::{WiringError, read_cluster, read_region};
 
-/// A queue, by its logical id without the suffix `Queue`.
+/// Lambda's waits before it runs a failed asynchronous invocation again. Source: Lambda's guide, "How Lambda handles
+/// errors and retries with asynchronous invocation", read 2026-11.
+pub const RETRY_AFTER: &[SignedDuration] = &[SignedDuration::from_mins(1), SignedDuration::from_mins(2)];
+
+/// Whose queue a function's events wait in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueKind {
+    /// A queue of SQS, which Lambda polls. A failed message comes back when its visibility timeout ends.
+    Polled,
+    /// Lambda's own, of asynchronous invocations. A failed one is repeated after [`RETRY_AFTER`]; nobody polls.
+    Invocations,
+}
+
+/// A function's queue: of SQS, by its logical id without the suffix `Queue`, or Lambda's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueSpec {
     /// The function that it wakes.
     pub function: FunctionName,
-    /// How long a received message stays invisible.
+    /// Whose it is.
+    pub kind: QueueKind,
+    /// How long a received message stays invisible; of an invocation, how long it may run.
     pub visibility_timeout: SignedDuration,
     /// How often a message is received before it goes to the dead-letter queue.
     pub max_receive_count: u32,
@@ -46,7 +61,7 @@ pub struct Rule {
     pub bus: BusName,
     /// Its pattern.
     pub pattern: EventPattern,
-    /// The functions whose queues receive the event.
+    /// The functions that receive the event.
     pub targets: Vec<FunctionName>,
 }
 
@@ -73,8 +88,8 @@ pub struct Schedule {
 /// The target of a schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScheduleTarget {
-    /// Sends this body to a function's queue.
-    Queue {
+    /// Sends this body to a function.
+    Function {
         /// The function.
         function: FunctionName,
         /// The body.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tenon_domain::wake::FunctionName;
 
 use super::pattern::EventPattern;
-use super::{BusName, QueueSpec, Rule, Schedule, ScheduleTarget, Wiring};
+use super::{BusName, QueueKind, QueueSpec, RETRY_AFTER, Rule, Schedule, ScheduleTarget, Wiring};
 use crate::yaml;
 
 /// A part of a stack that can't be simulated.
@@ -31,9 +31,11 @@ fn wrong(resource: &str, property: &str, problem: impl Into<String>) -> WiringEr
 /// # Errors [`WiringError`] for a part that can't be simulated.
 pub fn read_region(text: &str) -> Result<Wiring, WiringError> {
     let stack = Stack::parse("template.yaml", text, &[("Installation", "tenon")])?;
-    let mut queues = BTreeMap::new();
-    // CloudFormation invokes a function without a queue; nothing in the simulation does.
-    let woken = stack.of_kind("AWS::Serverless::Function").filter(|(_, p)| p.get("Events").is_some());
+    let mut queues = FunctionQueues::new();
+    // CloudFormation invokes `registry`; nothing in the simulation does.
+    let woken = stack
+        .of_kind("AWS::Serverless::Function")
+        .filter(|(name, properties)| properties.get("Events").is_some() || named(name).is_some());
     for (name, properties) in woken {
         let (function, spec) = read_function(&stack, name, properties)?;
         queues.insert(function, spec);
@@ -45,9 +47,9 @@ pub fn read_region(text: &str) -> Result<Wiring, WiringError> {
     }
     let rules = stack
         .of_kind("AWS::Events::Rule")
-        .map(|(name, properties)| read_rule(name, properties))
+        .map(|(name, properties)| read_rule(name, properties, &queues))
         .collect::<Result<_, _>>()?;
-    let schedules = read_schedules(&stack)?;
+    let schedules = read_schedules(&stack, &queues)?;
     Ok(Wiring { queues, rules, schedules })
 }
 
@@ -55,8 +57,12 @@ pub fn read_region(text: &str) -> Result<Wiring, WiringError> {
 ///
 /// # Errors [`WiringError`] for a part that can't be simulated.
 pub fn read_cluster(text: &str, parameters: &[(&str, &str)]) -> Result<Vec<Schedule>, WiringError> {
-    read_schedules(&Stack::parse("infra/cluster.yaml", text, parameters)?)
+    // A cluster's schedules put events on the bus.
+    read_schedules(&Stack::parse("infra/cluster.yaml", text, parameters)?, &FunctionQueues::new())
 }
+
+/// Each function's queue.
+type FunctionQueues = BTreeMap<FunctionName, QueueSpec>;
 
 struct Stack {
     /// Logical id, type, properties; without resources whose condition is false.
@@ -135,13 +141,32 @@ fn holds(document: &Value, condition: &Value, parameters: &[(&str, &str)]) -> Op
     Some(given.or_else(default)? == text)
 }
 
-/// The function of a queue's ARN: `!GetAtt ImagesQueue.Arn`.
-fn queue_of(resource: &str, property: &str, arn: &Value) -> Result<FunctionName, WiringError> {
-    let attribute = arn.get("Fn::GetAtt").and_then(Value::as_str);
-    let logical = attribute.and_then(|a| a.strip_suffix("Queue.Arn"));
-    logical
-        .and_then(function_of)
-        .ok_or_else(|| wrong(resource, property, "isn't `!GetAtt <function>Queue.Arn` of a function here"))
+/// The function of a queue's ARN: `!GetAtt LifecycleQueue.Arn`.
+fn queue_of(arn: &Value) -> Option<FunctionName> {
+    arn.get("Fn::GetAtt")?.as_str()?.strip_suffix("Queue.Arn").and_then(function_of)
+}
+
+/// The function of a target: its queue, or itself if it has none.
+fn target_of(
+    resource: &str,
+    property: &str,
+    arn: Option<&Value>,
+    queues: &FunctionQueues,
+) -> Result<FunctionName, WiringError> {
+    let attribute = arn.and_then(|arn| arn.get("Fn::GetAtt")).and_then(Value::as_str).unwrap_or_default();
+    let invoked = attribute.strip_suffix(".Arn").and_then(named);
+    let (function, kind) = match arn.and_then(queue_of) {
+        Some(function) => (Some(function), QueueKind::Polled),
+        None => (invoked, QueueKind::Invocations),
+    };
+    function.filter(|function| queues.get(function).is_some_and(|queue| queue.kind == kind)).ok_or_else(
+        || wrong(resource, property, "isn't `!GetAtt` of a function's queue, or of a function without one"),
+    )
+}
+
+/// The function of a logical id: `ImagesFunction`.
+fn named(logical: &str) -> Option<FunctionName> {
+    logical.strip_suffix("Function").and_then(function_of)
 }
 
 /// `NodeClasses` is `node-classes`.
@@ -168,15 +193,27 @@ fn read_function(
     name: &str,
     properties: &Value,
 ) -> Result<(FunctionName, QueueSpec), WiringError> {
-    let function = name
-        .strip_suffix("Function")
-        .and_then(function_of)
+    let function = named(name)
         .ok_or_else(|| wrong(name, "logical id", "isn't `<function>Function` of a function here"))?;
+    let spec = match properties.get("Events") {
+        Some(_) => read_polled(stack, name, function, properties)?,
+        None => read_invoked(name, function, properties)?,
+    };
+    Ok((function, spec))
+}
+
+/// The queue of SQS that is a function's event source.
+fn read_polled(
+    stack: &Stack,
+    name: &str,
+    function: FunctionName,
+    properties: &Value,
+) -> Result<QueueSpec, WiringError> {
     let source = properties
         .pointer("/Events/Queue/Properties")
         .ok_or_else(|| wrong(name, "Events.Queue", "is missing"))?;
-    if queue_of(name, "Events.Queue.Queue", source.get("Queue").unwrap_or(&Value::Null))? != function {
-        return Err(wrong(name, "Events.Queue.Queue", "is another function's queue"));
+    if source.get("Queue").and_then(queue_of) != Some(function) {
+        return Err(wrong(name, "Events.Queue.Queue", "isn't the function's queue"));
     }
     let queue_name = format!("{}Queue", name.trim_end_matches("Function"));
     let queue =
@@ -200,23 +237,63 @@ fn read_function(
         window => seconds(name, "Events.Queue.MaximumBatchingWindowInSeconds", window)?,
     };
     let visibility_timeout = seconds(&queue_name, "VisibilityTimeout", queue.get("VisibilityTimeout"))?;
-    let memory_mb = properties
-        .get("MemorySize")
-        .and_then(Value::as_u64)
-        .ok_or_else(|| wrong(name, "MemorySize", "isn't a number"))?;
-    let spec = QueueSpec {
+    let memory_mb = memory_mb(name, properties)?;
+    Ok(QueueSpec {
         function,
+        kind: QueueKind::Polled,
         visibility_timeout,
         max_receive_count,
         batch_size,
         batch_window,
         at_once,
         memory_mb,
-    };
-    Ok((function, spec))
+    })
 }
 
-fn read_rule(name: &str, properties: &Value) -> Result<Rule, WiringError> {
+/// Lambda's own queue of a function's asynchronous invocations.
+fn read_invoked(name: &str, function: FunctionName, properties: &Value) -> Result<QueueSpec, WiringError> {
+    let settings = properties.get("EventInvokeConfig").unwrap_or(&Value::Null);
+    let retries = settings
+        .get("MaximumRetryAttempts")
+        .and_then(Value::as_u64)
+        .and_then(|retries| u32::try_from(retries).ok())
+        .ok_or_else(|| wrong(name, "EventInvokeConfig.MaximumRetryAttempts", "isn't a number"))?;
+    let waits = usize::try_from(retries).ok().and_then(|retries| RETRY_AFTER.get(..retries));
+    let waits = waits.ok_or_else(|| {
+        wrong(name, "EventInvokeConfig.MaximumRetryAttempts", "is more than Lambda retries")
+    })?;
+    let timeout = seconds(name, "Timeout", properties.get("Timeout"))?;
+    let age = "MaximumEventAgeInSeconds";
+    let event_age = seconds(name, age, settings.get(age))?;
+    let last = waits.iter().fold(timeout, |last, wait| last.saturating_add(*wait).saturating_add(timeout));
+    if event_age < last {
+        return Err(wrong(name, age, "drops an event before its last retry, which isn't simulated"));
+    }
+    let at_once = match properties.get("ReservedConcurrentExecutions") {
+        None => usize::MAX,
+        Some(reserved) => reserved
+            .as_u64()
+            .and_then(|reserved| usize::try_from(reserved).ok())
+            .ok_or_else(|| wrong(name, "ReservedConcurrentExecutions", "isn't a number"))?,
+    };
+    Ok(QueueSpec {
+        function,
+        kind: QueueKind::Invocations,
+        visibility_timeout: timeout,
+        max_receive_count: retries.saturating_add(1),
+        batch_size: 1,
+        batch_window: SignedDuration::ZERO,
+        at_once,
+        memory_mb: memory_mb(name, properties)?,
+    })
+}
+
+fn memory_mb(name: &str, properties: &Value) -> Result<u64, WiringError> {
+    let memory = properties.get("MemorySize").and_then(Value::as_u64);
+    memory.ok_or_else(|| wrong(name, "MemorySize", "isn't a number"))
+}
+
+fn read_rule(name: &str, properties: &Value, queues: &FunctionQueues) -> Result<Rule, WiringError> {
     let bus = match properties.get("EventBusName") {
         None => BusName::Default,
         Some(bus) if bus.get("Ref").and_then(Value::as_str) == Some("Bus") => BusName::Tenon,
@@ -233,16 +310,21 @@ fn read_rule(name: &str, properties: &Value) -> Result<Rule, WiringError> {
         .as_array()
         .ok_or_else(|| wrong(name, "Targets", "isn't a list"))?
         .iter()
-        .map(|target| queue_of(name, "Targets[].Arn", target.get("Arn").unwrap_or(&Value::Null)))
+        .map(|target| target_of(name, "Targets[].Arn", target.get("Arn"), queues))
         .collect::<Result<_, _>>()?;
     Ok(Rule { name: name.to_owned(), bus, pattern, targets })
 }
 
-fn read_schedules(stack: &Stack) -> Result<Vec<Schedule>, WiringError> {
-    stack.of_kind("AWS::Scheduler::Schedule").map(|(name, p)| read_schedule(stack, name, p)).collect()
+fn read_schedules(stack: &Stack, queues: &FunctionQueues) -> Result<Vec<Schedule>, WiringError> {
+    stack.of_kind("AWS::Scheduler::Schedule").map(|(name, p)| read_schedule(stack, name, p, queues)).collect()
 }
 
-fn read_schedule(stack: &Stack, name: &str, properties: &Value) -> Result<Schedule, WiringError> {
+fn read_schedule(
+    stack: &Stack,
+    name: &str,
+    properties: &Value,
+    queues: &FunctionQueues,
+) -> Result<Schedule, WiringError> {
     let expression = properties.get("ScheduleExpression").and_then(Value::as_str).unwrap_or_default();
     let every = parse_rate(expression)
         .ok_or_else(|| wrong(name, "ScheduleExpression", "isn't `rate(<n> minutes|hours|days)`"))?;
@@ -259,8 +341,8 @@ fn read_schedule(stack: &Stack, name: &str, properties: &Value) -> Result<Schedu
             detail_type: detail_type.to_owned(),
             detail: serde_json::from_str(&input).map_err(|e| wrong(name, "Target.Input", e.to_string()))?,
         },
-        _ => ScheduleTarget::Queue {
-            function: queue_of(name, "Target.Arn", target.get("Arn").unwrap_or(&Value::Null))?,
+        _ => ScheduleTarget::Function {
+            function: target_of(name, "Target.Arn", target.get("Arn"), queues)?,
             body: input,
         },
     };
@@ -294,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn every_function_has_its_queue() {
+    fn every_function_has_its_queue_or_is_invoked() {
         let wiring = Wiring::built_in().unwrap();
         assert_eq!(wiring.queues.len(), FunctionName::ALL.len());
         let lifecycle = &wiring.queues[&FunctionName::Lifecycle];
@@ -302,7 +384,43 @@ mod tests {
         assert_eq!((lifecycle.max_receive_count, lifecycle.at_once), (5, 10));
         assert_eq!(wiring.queues[&FunctionName::Provisioner].batch_window, SignedDuration::ZERO);
         assert_eq!(wiring.queues[&FunctionName::Interruption].batch_window, SignedDuration::ZERO);
-        assert_eq!(wiring.queues[&FunctionName::Images].batch_window, SignedDuration::ZERO);
+        let invoked = wiring.queues.values().filter(|queue| queue.kind == QueueKind::Invocations);
+        let invoked: Vec<_> =
+            invoked.map(|queue| (queue.function.as_str(), queue.max_receive_count)).collect();
+        assert_eq!(invoked, [("catalog", 3), ("images", 3)]);
+    }
+
+    #[test]
+    fn a_target_is_the_queue_of_a_function_that_has_one_and_the_function_otherwise() {
+        let queues = Wiring::built_in().unwrap().queues;
+        let check = |arn: &str, expected: Option<FunctionName>| {
+            let found = target_of("Rule", "Targets[].Arn", Some(&json!({ "Fn::GetAtt": arn })), &queues);
+            assert_eq!(found.ok(), expected, "{arn}");
+        };
+        check("LifecycleQueue.Arn", Some(FunctionName::Lifecycle));
+        check("ImagesFunction.Arn", Some(FunctionName::Images));
+        // The function would read the event as its batch's, and another one's queue isn't there.
+        check("LifecycleFunction.Arn", None);
+        check("ImagesQueue.Arn", None);
+        check("RegistryFunction.Arn", None);
+    }
+
+    #[test]
+    fn an_invocation_that_lambda_drops_between_its_retries_is_an_error() {
+        let check = |age: u64, retries: u64, expected: Option<u32>| {
+            let properties = json!({"Timeout": 60, "MemorySize": 128, "EventInvokeConfig":
+                {"MaximumEventAgeInSeconds": age, "MaximumRetryAttempts": retries}});
+            let found = read_invoked("ImagesFunction", FunctionName::Images, &properties);
+            assert_eq!(
+                found.ok().map(|queue| queue.max_receive_count),
+                expected,
+                "{age} s, {retries} retries"
+            );
+        };
+        check(360, 2, Some(3));
+        check(359, 2, None);
+        check(60, 0, Some(1));
+        check(3_600, 3, None);
     }
 
     #[test]
