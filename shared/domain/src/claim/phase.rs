@@ -40,6 +40,12 @@ impl ClaimPhase {
         matches!(self, Self::Planned | Self::Launched | Self::Registered | Self::Initialized)
     }
 
+    /// Whether disruption budgets count its Node: it was initialised or is going, and its instance isn't terminated yet.
+    #[must_use]
+    pub const fn counts_in_budgets(self) -> bool {
+        matches!(self, Self::Initialized | Self::Disrupting | Self::Draining | Self::Drained)
+    }
+
     /// Whether it got an instance that may still run.
     #[must_use]
     pub const fn has_instance(self) -> bool {

@@ -11,7 +11,6 @@ use std::fmt;
 use tenon_domain::api::NodePool;
 use tenon_domain::api::pod::Readiness;
 use tenon_domain::budget::{DisruptionReason, UNBOUNDED, allowed_disruptions};
-use tenon_domain::claim::ClaimPhase;
 use tenon_domain::id::NodePoolName;
 use tenon_domain::report::counted;
 
@@ -46,9 +45,8 @@ impl Allowance {
     /// An allowance of the nodes of a pool, or of all.
     fn count(input: &DisruptionInput, pool: Option<&NodePoolName>, allowed: impl FnOnce(u32) -> u32) -> Self {
         let counts = |view: &&ClaimView| {
-            let phase = view.claim.phase();
             let of_pool = pool.is_none_or(|name| view.claim.pool == *name);
-            of_pool && (phase == ClaimPhase::Initialized || is_going(phase))
+            of_pool && view.claim.phase().counts_in_budgets()
         };
         let unready =
             |view: &ClaimView| view.node.as_ref().is_none_or(|node| node.readiness == Readiness::NotReady);
