@@ -86,6 +86,7 @@ pub fn plan(input: &TypesInput) -> TypesPlan {
             at: input.now,
             refusals: None,
             told_at: None,
+            offerings: Vec::new(),
         },
     }
 }
@@ -164,6 +165,7 @@ mod tests {
             at: at(0),
             refusals: None,
             told_at: None,
+            offerings: Vec::new(),
         });
         assert_eq!(due(&now, seen.as_ref(), at(hours)), expected, "{now:?} {before:?} {hours}");
     }

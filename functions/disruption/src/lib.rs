@@ -12,6 +12,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use tenon_domain::catalog::HeldOffering;
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::report::Report;
@@ -80,6 +81,8 @@ struct DisruptionDone {
     wake_at: Option<Timestamp>,
     /// The times of a look at new prices and at the next expired node, by the last plan.
     swept_at: [Option<Timestamp>; 2],
+    /// The offerings of the cluster's instances, by the last plan.
+    offerings: Vec<HeldOffering>,
     /// Whether the last look wrote nothing.
     idle: bool,
 }
@@ -118,9 +121,11 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
     ) -> Result<AfterCommit, HandlerError> {
         let before = done.commits;
         done.wake_at = None;
+        done.offerings.clear();
         if let (Some(planned), Ok(registry)) = (planned, &observed.view.registry) {
             done.wake_at = planned.plan.wake_at;
             done.swept_at = [planned.reprice_at, planned.plan.next_expiry];
+            done.offerings.clone_from(&planned.offerings);
             let (view, cluster) = (&observed.view, self.cluster);
             let launch = planned.launch_input(registry, &self.ports.installation().region, view);
             let actions = read_actions(self.ports, cluster, &planned.plan, observed).await?;
@@ -150,6 +155,7 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
             deadline: done.swept_at.into_iter().chain([done.wake_at]).flatten().min(),
             before: observed.view.seen.clone(),
             waits: Waits::LookAgain,
+            offerings: done.offerings.clone(),
         };
         if done.idle {
             self.caches.keep(self.cluster, observed.view);

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::NodePool;
 use tenon_domain::api::node_pool::ConsolidationPolicy;
 use tenon_domain::api::pod::DoNotDisrupt;
-use tenon_domain::catalog::InstanceTypeOption;
+use tenon_domain::catalog::{HeldOffering, InstanceTypeOption, find_option, held_offerings};
 use tenon_domain::claim::{Drift, RemovalReason, Terms};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::{Command, CommandState};
@@ -61,6 +61,8 @@ pub(crate) struct PlannedDisruption {
     pub(crate) built: BTreeMap<CommandId, Built>,
     /// When prices that have changed are looked at, where a pool consolidates used nodes.
     pub(crate) reprice_at: Option<Timestamp>,
+    /// The offerings of the cluster's instances, for its metrics.
+    pub(crate) offerings: Vec<HeldOffering>,
     /// How long drains may take, by claim.
     pub(crate) terms: BTreeMap<ClaimName, Terms>,
     classes: BTreeMap<NodeClassName, ReadyClass>,
@@ -134,6 +136,7 @@ pub(crate) fn plan(
             .iter()
             .any(consolidates)
             .then(|| view.now.saturating_add(REPRICED_EVERY).unwrap_or(view.now)),
+        offerings: offerings(view, &world.types),
         terms: terms.collect(),
         built: BTreeMap::new(),
         classes: world.classes,
@@ -147,6 +150,18 @@ pub(crate) fn plan(
     report_of(&large).tell(&mut told);
     planned.plan.commands.retain(|command| !large.contains_key(&command.id));
     (Some(planned), told)
+}
+
+/// The offerings of instances that may still run, with what the plan knows of them.
+fn offerings(
+    view: &ClusterView,
+    types: &BTreeMap<NodePoolName, Arc<Vec<InstanceTypeOption>>>,
+) -> Vec<HeldOffering> {
+    let running = view.claims.values().filter(|claim| claim.phase().has_instance());
+    held_offerings(running.filter_map(|claim| {
+        let instance = claim.state.instance()?;
+        Some((instance, find_option(types.get(&claim.pool)?, &instance.instance_type)?))
+    }))
 }
 
 /// Builds the launches of replacements, and reports those that can't be built.

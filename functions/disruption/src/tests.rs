@@ -188,6 +188,19 @@ fn a_halt_and_a_stale_snapshot_take_nothing_away() {
 }
 
 #[test]
+fn a_pass_tells_the_offerings_of_the_clusters_instances() {
+    let cluster = cluster(2);
+    wake(&cluster);
+    let key = keys::seen(&cluster.name, FunctionName::Disruption);
+    let item = block_on(cluster.world.table.get(&key, Consistency::Strong)).unwrap().unwrap();
+    let seen: tenon_table::items::SeenRecord = from_item(&key, &item).unwrap();
+    let [offering] = seen.offerings.as_slice() else { panic!("{:?}", seen.offerings) };
+    assert_eq!((offering.instance_type.as_str(), offering.zone.as_str()), ("m5.large", "us-east-1a"));
+    assert_eq!(offering.capacity_type, CapacityType::OnDemand);
+    assert!(offering.price.is_some() && offering.available, "{offering:?}");
+}
+
+#[test]
 fn an_unchanged_sweep_is_one_read_and_no_write() {
     let cluster = cluster(2);
     for _ in 0..3 {

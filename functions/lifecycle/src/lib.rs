@@ -238,6 +238,7 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
             deadline: Some(if looked.done.looks_again() { input.now } else { looked.plan.wake_at }),
             before: self.check.heads.seen.clone(),
             waits: Waits::Deadline,
+            offerings: Vec::new(),
         };
         End { seen: Some(seen), wake_at: None }
     }

@@ -206,6 +206,7 @@ impl<P: Ports> Pass for ClassesPass<'_, P> {
             deadline: looked.plan.as_ref().map(|plan| plan.look_at),
             before: observed.before,
             waits: Waits::Deadline,
+            offerings: Vec::new(),
         });
         let wake_at = looked.plan.as_ref().and_then(|plan| plan.retry_after).and_then(after);
         End { seen, wake_at }

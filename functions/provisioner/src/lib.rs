@@ -214,6 +214,7 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
             deadline: [wake_at, failed, done.ask_at].into_iter().flatten().min(),
             before: observed.view.seen.clone(),
             waits: Waits::LookAgain,
+            offerings: Vec::new(),
         };
         if done.idle && due(&observed.view).is_empty() {
             self.caches.keep(self.cluster, observed.view);

@@ -217,6 +217,7 @@ mod tests {
             at: Timestamp::UNIX_EPOCH,
             refusals: refused.map(str::to_owned),
             told_at: None,
+            offerings: Vec::new(),
         };
         let heads = Heads {
             generations: now,

@@ -9,6 +9,7 @@
 use std::future::Future;
 
 use jiff::{SignedDuration, Timestamp};
+use tenon_domain::catalog::HeldOffering;
 use tenon_domain::id::ClusterName;
 use tenon_domain::report::Report;
 use tenon_domain::wake::{FunctionName, WakeCause};
@@ -109,6 +110,8 @@ pub struct SeenOf {
     pub before: Option<SeenRecord>,
     /// How the function gets back to waiting decisions.
     pub waits: Waits,
+    /// The offerings of the cluster's instances, where the function tells them.
+    pub offerings: Vec<HeldOffering>,
 }
 
 /// How a function gets back to waiting decisions.
@@ -181,6 +184,7 @@ async fn finish<F: Pass>(pass: &F, end: End, report: Report, now: Timestamp) -> 
             at: now,
             refusals: telltale.digest,
             told_at: telltale.told_at,
+            offerings: seen.offerings,
         };
         writes.push(set(keys::seen(cluster, function), &seen));
     }

@@ -222,8 +222,15 @@ mod tests {
             Generations { catalog: generations.catalog.clone(), ..Generations::default() }
         );
         let function = FunctionName::Lifecycle;
-        let seen =
-            SeenRecord { function, generations, deadline: None, at: now, refusals: None, told_at: None };
+        let seen = SeenRecord {
+            function,
+            generations,
+            deadline: None,
+            at: now,
+            refusals: None,
+            told_at: None,
+            offerings: Vec::new(),
+        };
         let write = set(keys::seen(&cluster, function), &seen);
         block_on(world.table.commit(&content_commit(vec![], vec![write]))).unwrap();
         world.table.reset_meter();

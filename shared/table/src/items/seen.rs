@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 
 use tenon_domain::Timestamp;
+use tenon_domain::catalog::{CapacityType, HeldOffering};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
+use tenon_domain::money::UsdPerHour;
 use tenon_domain::wake::FunctionName;
 
 use super::form::{Attributes, FieldError, FieldProblem, Fields, ItemForm};
@@ -47,6 +49,8 @@ pub struct SeenRecord {
     pub refusals: Option<String>,
     /// The earliest time at which one of them was told.
     pub told_at: Option<Timestamp>,
+    /// The offerings of the cluster's instances as it knew them; only `disruption` tells them.
+    pub offerings: Vec<HeldOffering>,
 }
 
 impl SeenRecord {
@@ -70,6 +74,14 @@ impl ItemForm for SeenRecord {
         to.time("at", self.at);
         to.text_if("refusals", self.refusals.as_ref());
         to.time_if("told_at", self.told_at);
+        let offerings = (!self.offerings.is_empty()).then_some(&self.offerings);
+        to.list_if("offerings", offerings, |offering, to| {
+            to.text("type", &offering.instance_type);
+            to.text("zone", &offering.zone);
+            to.text("capacity_type", offering.capacity_type.as_str());
+            to.text_if("price", offering.price.map(|price| price.to_string()));
+            to.truth_if("unavailable", (!offering.available).then_some(true));
+        });
     }
 
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
@@ -93,8 +105,23 @@ impl ItemForm for SeenRecord {
             at: from.time("at")?,
             refusals: from.string_if("refusals")?,
             told_at: from.time_if("told_at")?,
+            offerings: from.list_if("offerings", offering)?,
         })
     }
+}
+
+fn offering(from: Fields<'_>) -> Result<HeldOffering, FieldError> {
+    let price = |text: &str| {
+        UsdPerHour::parse(text)
+            .map_err(|error| FieldError::at("price", FieldProblem::Invalid(error.to_string())))
+    };
+    Ok(HeldOffering {
+        instance_type: from.parsed("type")?,
+        zone: from.parsed("zone")?,
+        capacity_type: from.word("capacity_type", CapacityType::parse)?,
+        price: from.text_if("price")?.map(price).transpose()?,
+        available: !from.truth_if("unavailable")?.unwrap_or(false),
+    })
 }
 
 /// Why nothing is terminated or disrupted until a person deletes the item.
@@ -158,6 +185,7 @@ mod tests {
             at: at(0),
             refusals: None,
             told_at: None,
+            offerings: Vec::new(),
         };
         assert_eq!(seen.unchanged(at(now), &Generations { steps, ..Generations::default() }), expected);
     }

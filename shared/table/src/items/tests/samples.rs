@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
 use tenon_domain::boot::{BootFailure, BootFault, BootForm, BootRecord};
 use tenon_domain::catalog::facts::{Architecture, PlacementStrategy};
-use tenon_domain::catalog::{CapacityType, LearnedMemory, LearnedRecord};
+use tenon_domain::catalog::{CapacityType, HeldOffering, LearnedMemory, LearnedRecord};
 use tenon_domain::claim::{
     AnnouncementKind, Claim, ClaimPhase, ClaimState, CommandRole, InstanceAnnouncement, LaunchFailure,
     LaunchedInstance, MinValuesState, RemovalReason, Terms,
@@ -466,6 +466,13 @@ pub(super) fn seen_by_provisioner() -> SeenRecord {
         at: at("00:00:01"),
         refusals: Some("12ab".into()),
         told_at: Some(at("00:00:01")),
+        offerings: vec![HeldOffering {
+            instance_type: "m5.large".parse().unwrap(),
+            zone: "us-east-1a".parse().unwrap(),
+            capacity_type: CapacityType::Spot,
+            price: Some(UsdPerHour::parse("0.0353").unwrap()),
+            available: false,
+        }],
     }
 }
 
