@@ -8,7 +8,8 @@ use std::sync::Arc;
 use tenon_domain::claim::RemovalReason;
 use tenon_domain::command::Command;
 use tenon_domain::id::CommandId;
-use tenon_table::items::keys;
+use tenon_domain::wake::FunctionName;
+use tenon_table::items::{SeenRecord, keys};
 use tenon_table::{Key, Table, TableError};
 
 use super::Agent;
@@ -43,5 +44,14 @@ impl<K, T: Table, B> Agent<K, T, B> {
         let keys: Vec<Key> = commands.iter().map(|command| keys::command(&self.cluster, command)).collect();
         let read: Vec<Command> = read_items(&self.table, &keys).await?;
         Ok(read.into_iter().map(|command| (command.id, command.reason)).collect())
+    }
+
+    /// Reads the record of `disruption`'s last pass, which has the offerings of instances; `None` if there is none, or
+    /// a newer function wrote it.
+    ///
+    /// # Errors [`TableError`]: try again at the next step.
+    pub async fn seen_by_disruption(&self) -> Result<Option<SeenRecord>, TableError> {
+        let keys = [keys::seen(&self.cluster, FunctionName::Disruption)];
+        Ok(read_items(&self.table, &keys).await?.into_iter().next())
     }
 }

@@ -141,6 +141,12 @@ async fn count<K: Kube, T: Table, B: Bell>(
         reasons: &reasons,
         reports: &converged.reports,
     });
+    let now = Timestamp::now();
+    if metrics.karpenter.wants_offerings(now)
+        && let Ok(record) = agent.seen_by_disruption().await
+    {
+        metrics.karpenter.observe_offerings(record, now);
+    }
 }
 
 fn tell(metrics: &Metrics, ended: &StepEnded, took: Duration) {

@@ -24,6 +24,7 @@ mod pools;
 mod scrape;
 mod starts;
 mod summary;
+mod table;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -38,6 +39,7 @@ use prometheus_client::registry::Registry;
 use tenon_domain::claim::{Claim, RemovalReason};
 use tenon_domain::id::CommandId;
 use tenon_domain::snapshot::ActionReport;
+use tenon_table::items::SeenRecord;
 
 use self::claims::ClaimLedger;
 use self::counted::CountedMetrics;
@@ -46,6 +48,7 @@ use self::look::ClusterLook;
 use self::objects::ended_objects;
 use self::scrape::{ClusterSight, ScrapedCluster};
 use self::starts::PodStarts;
+use self::table::TablePicture;
 use self::usage::PodUses;
 use crate::converge::PodEviction;
 
@@ -66,6 +69,7 @@ struct SeenCluster {
     claims: ClaimLedger,
     drains: DrainLedger,
     starts: PodStarts,
+    table: TablePicture,
 }
 
 /// What a step of the agent found.
@@ -118,6 +122,7 @@ impl KarpenterMetrics {
     /// The claims after a step that converged.
     pub(super) fn observe_claims(&self, step: ConvergedClaims<'_>) {
         let mut seen = self.seen();
+        seen.table.observe_claims(step.claims);
         let look = seen.sight.last().cloned().unwrap_or_default();
         for event in seen.claims.observe(step.claims, step.reasons, &look.pools) {
             self.counted.count_claim(&event);
@@ -125,6 +130,16 @@ impl KarpenterMetrics {
         for pool in seen.drains.observe(step.reports, step.claims) {
             self.counted.count_drained_node(pool);
         }
+    }
+
+    /// Whether `disruption`'s record is to be read, for the offerings of Nodes.
+    pub(super) fn wants_offerings(&self, now: Timestamp) -> bool {
+        self.seen().table.wants_offerings(now)
+    }
+
+    /// The record of `disruption`'s last pass.
+    pub(super) fn observe_offerings(&self, record: Option<SeenRecord>, now: Timestamp) {
+        self.seen().table.observe_offerings(record, now);
     }
 
     /// Answered evictions; the claims tell why.
@@ -148,14 +163,14 @@ impl KarpenterMetrics {
     ///
     /// # Errors Those of the writer.
     pub(super) fn write_cluster(&self, writer: &mut impl fmt::Write, now: Timestamp) -> fmt::Result {
-        let (sight, unstarted) = {
+        let (sight, unstarted, table) = {
             let seen = self.seen();
-            (seen.sight.clone(), seen.starts.unstarted().clone())
+            (seen.sight.clone(), seen.starts.unstarted().clone(), seen.table.clone())
         };
         let uses =
             |look: &ClusterLook| self.uses.lock().unwrap_or_else(PoisonError::into_inner).read(&look.pods);
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(ScrapedCluster::new(sight, uses, unstarted, now)));
+        registry.register_collector(Box::new(ScrapedCluster::new(sight, uses, unstarted, now, table)));
         encode_registry(writer, &registry)
     }
 

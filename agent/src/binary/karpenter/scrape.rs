@@ -15,6 +15,7 @@ use super::look::ClusterLook;
 use super::nodes::NodePicture;
 use super::objects::seconds;
 use super::pods::PodPicture;
+use super::table::TablePicture;
 use super::usage::PodUse;
 use super::{conditions, pools};
 
@@ -61,6 +62,8 @@ pub(super) struct ScrapedCluster {
     unsynced_seconds: Option<f64>,
     /// What is seen.
     seen: Option<(NodePicture, PodPicture)>,
+    /// What the table told last.
+    table: TablePicture,
 }
 
 impl ScrapedCluster {
@@ -70,17 +73,18 @@ impl ScrapedCluster {
         uses: impl FnOnce(&ClusterLook) -> Vec<Arc<PodUse>>,
         unstarted: BTreeSet<String>,
         now: Timestamp,
+        table: TablePicture,
     ) -> Self {
         match sight {
-            ClusterSight::Standby => Self { unsynced_seconds: None, seen: None },
+            ClusterSight::Standby => Self { unsynced_seconds: None, seen: None, table },
             ClusterSight::Lost { since, .. } => {
-                Self { unsynced_seconds: Some(seconds(since, now)), seen: None }
+                Self { unsynced_seconds: Some(seconds(since, now)), seen: None, table }
             }
             ClusterSight::Clear(look) => {
                 let uses = uses(&look);
                 let nodes = NodePicture::new(&look, &uses, now);
                 let pods = PodPicture { look, uses, unstarted, now };
-                Self { unsynced_seconds: Some(0.0), seen: Some((nodes, pods)) }
+                Self { unsynced_seconds: Some(0.0), seen: Some((nodes, pods)), table }
             }
         }
     }
@@ -98,6 +102,7 @@ impl Collector for ScrapedCluster {
         let Some((nodes, pods)) = &self.seen else { return Ok(()) };
         nodes.encode(&mut encoder)?;
         pools::encode(&pods.look.pools, &mut encoder)?;
+        self.table.encode(&pods.look, pods.now, &mut encoder)?;
         conditions::encode(&pods.look, pods.now, &mut encoder)?;
         pods.encode(&mut encoder)
     }

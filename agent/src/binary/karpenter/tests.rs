@@ -2,15 +2,18 @@
 
 use serde_json::{Value, json};
 use tenon_domain::SignedDuration;
-use tenon_domain::catalog::CapacityType;
+use tenon_domain::catalog::{CapacityType, HeldOffering};
 use tenon_domain::claim::{ClaimState, CommandRole, LaunchFailure, LaunchedInstance, MinValuesState, Terms};
 use tenon_domain::id::{
     ClaimName, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName, Zone,
 };
+use tenon_domain::money::UsdPerHour;
 use tenon_domain::snapshot::ActionProgress;
+use tenon_domain::wake::FunctionName;
 use tenon_snapshot::ObjectKey;
 use tenon_snapshot::object::{Kind, Object};
 use tenon_snapshot::pod::{PodRef, SeenPod};
+use tenon_table::items::Generations;
 
 use super::objects::ObjectEnd;
 use super::*;
@@ -426,6 +429,87 @@ fn each_reason_has_its_labels() {
     let none = "{reason=\"insufficient_capacity\",nodepool=\"default\",capacity_type=\"\",consolidation_policy=\"\",\
         termination_mode=\"graceful\"} 1";
     check(failed, Some(none));
+}
+
+/// A NodePool of two budgets, with these annotations and conditions.
+fn budgeted_pool(annotations: &Value, conditions: &Value) -> Object {
+    object(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": {"name": "default", "uid": "p", "annotations": annotations},
+        "spec": {
+            "disruption": {"budgets": [{"nodes": "10%"}, {"nodes": "1", "reasons": ["Drifted"]}]},
+            "template": {"spec": {
+                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "linux"},
+                "requirements": []}}},
+        "status": {"conditions": conditions}}))
+}
+
+fn initialized() -> ClaimState {
+    ClaimState::Initialized { instance: instance(), node: NodeName::parse("n").unwrap(), at: at(30) }
+}
+
+/// The gauges of what the NodePool's budgets allow.
+fn check_allowed(pool: Object, [underutilized, empty, drifted]: [u32; 3]) {
+    let metrics = seen(ClusterLook { pools: vec![pool], ..ClusterLook::default() });
+    lacks(&metrics, 200, "karpenter_nodepools_allowed_disruptions");
+    let mut all: Vec<Claim> =
+        (0..19).map(|n| with(claim(&format!("default-{n:05}")), initialized())).collect();
+    // Both count: what leaves uses up a budget, and isn't subtracted here. The third never joined.
+    all.push(with(claim("default-leave"), draining(RemovalReason::Drifted)));
+    all.push(with(claim("default-going"), draining(RemovalReason::Expired)));
+    all.push(claim("default-plans"));
+    converge(&metrics, &all, &BTreeMap::new());
+    let line = |reason: &str, allowed: u32| {
+        format!(
+            "karpenter_nodepools_allowed_disruptions{{nodepool=\"default\",reason=\"{reason}\"}} {allowed}.0"
+        )
+    };
+    let lines = [line("Underutilized", underutilized), line("Empty", empty), line("Drifted", drifted)];
+    check(&metrics, 200, &lines.each_ref().map(String::as_str));
+}
+
+#[test]
+fn a_pool_tells_what_its_budgets_allow_once_the_claims_are_read() {
+    let none = json!([]);
+    check_allowed(budgeted_pool(&json!({}), &none), [3, 3, 1]);
+    check_allowed(budgeted_pool(&json!({"tenon.dev/pause-disruption": "true"}), &none), [0, 0, 0]);
+    let paused = json!([{"type": "tenon.dev/DisruptionPaused", "status": "True", "reason": "Setting"}]);
+    check_allowed(budgeted_pool(&json!({}), &paused), [0, 0, 0]);
+}
+
+#[test]
+fn offerings_of_nodes_have_the_prices_of_the_last_plan_while_they_mean_something() {
+    let metrics = seen(look(vec![node("a", None)], vec![]));
+    assert!(metrics.wants_offerings(at(200)));
+    let of = |instance_type: &str, capacity_type, price: &str, available| HeldOffering {
+        instance_type: InstanceType::parse(instance_type).unwrap(),
+        zone: Zone::parse("us-east-1a").unwrap(),
+        capacity_type,
+        price: UsdPerHour::parse(price).ok(),
+        available,
+    };
+    let record = SeenRecord {
+        function: FunctionName::Disruption,
+        generations: Generations::default(),
+        deadline: None,
+        at: at(100),
+        refusals: None,
+        told_at: None,
+        offerings: vec![
+            of("m7g.large", CapacityType::Spot, "0.0353", false),
+            // No Node has these any longer.
+            of("m7g.large", CapacityType::OnDemand, "0.0816", true),
+            of("m5.large", CapacityType::Spot, "0.04", true),
+        ],
+    };
+    metrics.observe_offerings(Some(record), at(200));
+    assert!(!metrics.wants_offerings(at(259)) && metrics.wants_offerings(at(260)));
+    let labels = "{instance_type=\"m7g.large\",capacity_type=\"spot\",zone=\"us-east-1a\"}";
+    let name = "karpenter_cloudprovider_instance_type_offering";
+    let lines = [format!("{name}_price_estimate{labels} 0.0353"), format!("{name}_available{labels} 0.0")];
+    let six_hours_later = 100 + 6 * 3_600;
+    check(&metrics, six_hours_later, &lines.each_ref().map(String::as_str));
+    lacks(&metrics, six_hours_later + 1, &format!("{name}_price_estimate"));
+    lacks(&metrics, six_hours_later + 1, &format!("{name}_available"));
 }
 
 #[test]
