@@ -33,6 +33,8 @@ pub enum TaskSignal {
         function: FunctionName,
         /// The body.
         body: String,
+        /// Its message group.
+        cluster: ClusterName,
         /// How long SQS holds it back.
         after: SignedDuration,
     },
@@ -154,7 +156,7 @@ impl Signals for LocalSignals {
     async fn wake(&self, function: FunctionName, cluster: &ClusterName, after: SignedDuration) {
         let body = wake_body(&self.installation, cluster);
         let after = after.clamp(SignedDuration::ZERO, tenon_runtime::ports::WAKE_AT_MOST);
-        self.push(TaskSignal::Wake { function, body, after });
+        self.push(TaskSignal::Wake { function, body, cluster: cluster.clone(), after });
     }
 }
 

@@ -2,12 +2,25 @@
 //! invocations.
 //!
 //! Decides the messages of a batch, and the fate of failed ones. Of Lambda's own queue an invocation takes one message,
-//! and Lambda notices at once that it failed or crashed; SQS doesn't notice a crash. Invariant: a message is in flight,
-//! visible later, or a dead letter; it is never lost.
+//! and Lambda notices at once that it failed or crashed; SQS doesn't notice a crash. Messages of one group that fills the
+//! queue come after those of the others, as of SQS' fair queues. SQS has a second measure, each group's share of the
+//! processing time, which isn't modelled.
+//!
+//! Invariant: a message is in flight, visible later, or a dead letter; it is never lost.
+//!
+//! Source: AWS, "How Amazon SQS fair queues work" (SQSDeveloperGuide/sqs-fair-queues-detailed, read November 2026).
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use tenon_domain::id::ClusterName;
 
 use crate::wiring::{QueueKind, QueueSpec, RETRY_AFTER};
+
+/// A group with fewer messages in flight fills no queue.
+const NOISY_FROM: usize = 30;
+/// Nor does one with at most this share of all messages in flight: a tenth.
+const NOISY_SHARE: usize = 10;
 
 /// A message on a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +29,8 @@ pub struct QueuedMessage {
     pub id: String,
     /// Its body.
     pub body: String,
+    /// `MessageGroupId`: the cluster that it is about. A message without one is a group of its own.
+    pub group: Option<ClusterName>,
     /// When it can be taken, or taken again.
     pub visible_at: Timestamp,
     /// The number of its receives.
@@ -31,6 +46,8 @@ pub struct Queue {
     next_id: u64,
     /// When the queue is polled next, as far as that is arranged.
     poll_at: Option<Timestamp>,
+    /// Groups that fill the queue, until none of their messages waits.
+    noisy: BTreeSet<ClusterName>,
     usage: QueueUsage,
 }
 
@@ -55,6 +72,7 @@ impl Queue {
             dead_letters: Vec::new(),
             next_id: 0,
             poll_at: None,
+            noisy: BTreeSet::new(),
             usage: QueueUsage { sent: 0, received: 0, deleted: 0 },
         }
     }
@@ -102,11 +120,11 @@ impl Queue {
     }
 
     /// Puts a message on the queue.
-    pub fn send(&mut self, body: String, visible_at: Timestamp) {
+    pub fn send(&mut self, body: String, group: Option<ClusterName>, visible_at: Timestamp) {
         self.next_id += 1;
         self.usage.sent += self.billed(1);
         let id = format!("{}-{:08}", self.spec.function, self.next_id);
-        self.messages.push(QueuedMessage { id, body, visible_at, receive_count: 0 });
+        self.messages.push(QueuedMessage { id, body, group, visible_at, receive_count: 0 });
     }
 
     /// When a batch is due: the batch window after the first message that can be taken.
@@ -140,14 +158,44 @@ impl Queue {
         self.due().is_some_and(|at| at <= now)
     }
 
+    /// The groups that fill the queue, with their messages in flight.
+    fn noisy_groups(&mut self, now: Timestamp) -> BTreeMap<ClusterName, usize> {
+        let mut waiting: BTreeSet<&ClusterName> = BTreeSet::new();
+        let mut in_flight: BTreeMap<ClusterName, usize> = BTreeMap::new();
+        let mut all: usize = 0;
+        for message in &self.messages {
+            let flies = message.receive_count > 0 && message.visible_at > now;
+            all += usize::from(flies);
+            match &message.group {
+                Some(group) if flies => *in_flight.entry(group.clone()).or_default() += 1,
+                Some(group) if message.visible_at <= now => {
+                    waiting.insert(group);
+                }
+                Some(_) | None => {}
+            }
+        }
+        self.noisy.retain(|group| waiting.contains(group));
+        let fills = |(_, count): &(&ClusterName, &usize)| {
+            **count >= NOISY_FROM && count.saturating_mul(NOISY_SHARE) > all
+        };
+        self.noisy.extend(in_flight.iter().filter(fills).map(|(group, _)| group.clone()));
+        let count = |group: &ClusterName| (group.clone(), in_flight.get(group).copied().unwrap_or(0));
+        self.noisy.iter().map(count).collect()
+    }
+
     /// Takes a batch; messages with too many receives become dead letters instead.
     pub fn receive(&mut self, now: Timestamp) -> Vec<QueuedMessage> {
         let hidden_until = now.checked_add(self.spec.visibility_timeout).unwrap_or(Timestamp::MAX);
         let mut batch = Vec::new();
         let mut dead = Vec::new();
-        for message in &mut self.messages {
-            if message.visible_at > now || batch.len() >= self.spec.batch_size {
-                continue;
+        let noisy = self.noisy_groups(now);
+        let mut visible: Vec<&mut QueuedMessage> =
+            self.messages.iter_mut().filter(|message| message.visible_at <= now).collect();
+        // Quiet groups first, then the noisy one with the fewest messages in flight; else as they came.
+        visible.sort_by_key(|message| message.group.as_ref().and_then(|group| noisy.get(group).copied()));
+        for message in visible {
+            if batch.len() >= self.spec.batch_size {
+                break;
             }
             if message.receive_count >= self.spec.max_receive_count {
                 dead.push(message.id.clone());
@@ -239,8 +287,8 @@ mod tests {
     fn a_batch_is_due_a_window_after_its_first_message() {
         let mut queue = queue();
         assert_eq!(queue.due(), None);
-        queue.send("a".to_owned(), at(10));
-        queue.send("b".to_owned(), at(12));
+        queue.send("a".to_owned(), None, at(10));
+        queue.send("b".to_owned(), None, at(12));
         assert_eq!(queue.due(), Some(at(11)));
         assert_eq!(queue.receive(at(11)).len(), 1);
         assert_eq!(queue.receive(at(12)).len(), 1);
@@ -250,14 +298,14 @@ mod tests {
     fn a_message_is_polled_for_though_the_one_before_it_is_gone() {
         let mut queue = queue();
         let mut polls = Vec::new();
-        queue.send("first".to_owned(), at(0));
+        queue.send("first".to_owned(), None, at(0));
         polls.extend(queue.arrange_poll(at(0)));
         assert_eq!(polls, [at(1)]);
         assert!(queue.poll(at(1)));
         let first: Vec<String> = queue.receive(at(1)).into_iter().map(|m| m.id).collect();
         polls.extend(queue.arrange_poll(at(1)));
         // The second is in flight for longer than the first, which ends well; then the second's function crashes.
-        queue.send("second".to_owned(), at(30));
+        queue.send("second".to_owned(), None, at(30));
         polls.extend(queue.arrange_poll(at(30)));
         assert!(queue.poll(at(31)));
         assert_eq!(queue.receive(at(31)).len(), 1);
@@ -277,8 +325,8 @@ mod tests {
     #[test]
     fn a_message_that_fails_three_times_is_a_dead_letter_and_the_others_are_handled() {
         let mut queue = queue();
-        queue.send("good".to_owned(), at(0));
-        queue.send("bad".to_owned(), at(0));
+        queue.send("good".to_owned(), None, at(0));
+        queue.send("bad".to_owned(), None, at(0));
         let mut now = at(0);
         for _ in 0..4 {
             let batch = queue.receive(now);
@@ -309,8 +357,8 @@ mod tests {
     #[test]
     fn a_failed_invocation_is_repeated_after_one_and_two_minutes_and_then_kept() {
         let mut queue = invocations();
-        queue.send("bad".to_owned(), at(0));
-        queue.send("good".to_owned(), at(0));
+        queue.send("bad".to_owned(), None, at(0));
+        queue.send("good".to_owned(), None, at(0));
         let mut begun = Vec::new();
         while let Some(now) = queue.due() {
             let batch: Vec<String> = queue.receive(now).into_iter().map(|message| message.id).collect();
@@ -328,5 +376,67 @@ mod tests {
         let dead: Vec<&str> = queue.dead_letters().iter().map(|m| m.body.as_str()).collect();
         assert_eq!(dead, ["bad"]);
         assert_eq!(queue.usage(), QueueUsage::default(), "SQS has nothing to bill");
+    }
+
+    /// The longest that a message of nine quiet clusters waits, beside one that sends a hundred times as many. A batch
+    /// takes five seconds, so 20 messages a second are handled, and 32.7 come.
+    fn longest_wait(group: impl Fn(&str) -> Option<ClusterName>) -> i64 {
+        let mut queue = Queue::new(QueueSpec { batch_size: 10, ..queue().spec().clone() });
+        let mut running: Vec<(i64, Vec<String>)> = Vec::new();
+        let mut longest = 0;
+        for second in 0..300_i64 {
+            let loud = (0..30).map(|_| "loud".to_owned());
+            let quiet = (0..9).map(|number| format!("quiet-{number}"));
+            let quiet = quiet.filter(|_| matches!(second % 10, 0 | 3 | 6));
+            for cluster in loud.chain(quiet).filter(|_| second < 120) {
+                queue.send(format!("{cluster} {second}"), group(&cluster), at(second));
+            }
+            let (ended, going): (Vec<_>, Vec<_>) = running.into_iter().partition(|(end, _)| *end <= second);
+            running = going;
+            ended.iter().for_each(|(_, batch)| queue.finish(batch, &[], at(second)));
+            while running.len() < queue.spec().at_once {
+                let batch = queue.receive(at(second));
+                if batch.is_empty() {
+                    break;
+                }
+                let quiet = batch.iter().filter_map(|message| message.body.strip_prefix("quiet-"));
+                let sent = quiet.filter_map(|text| text.split_once(' ')?.1.parse::<i64>().ok());
+                longest = sent.map(|sent| second - sent).fold(longest, i64::max);
+                running.push((second + 5, batch.into_iter().map(|message| message.id).collect()));
+            }
+        }
+        assert!(queue.is_empty() && queue.dead_letters().is_empty());
+        longest
+    }
+
+    #[test]
+    fn a_group_that_fills_the_queue_waits_for_the_others() {
+        let alike = longest_wait(|_| None);
+        assert!(alike > 60, "{alike} s in the order of arrival");
+        let fair = longest_wait(|cluster| ClusterName::parse(cluster).ok());
+        assert!(fair <= 5, "{fair} s, and a batch takes 5 s");
+        // Events that EventBridge delivers have no group. Each is one of its own, so a loud agent isn't told apart.
+        let loud_events =
+            longest_wait(|cluster| ClusterName::parse(cluster).ok().filter(|_| cluster != "loud"));
+        assert!(loud_events > 60, "{loud_events} s");
+    }
+
+    #[test]
+    fn a_group_with_few_messages_in_flight_keeps_its_place() {
+        let mut queue = Queue::new(QueueSpec { batch_size: 100, ..queue().spec().clone() });
+        let loud = || ClusterName::parse("loud").ok();
+        for _ in 0..29 {
+            queue.send("before".to_owned(), loud(), at(0));
+        }
+        assert_eq!(queue.receive(at(0)).len(), 29);
+        queue.send("first".to_owned(), loud(), at(1));
+        queue.send("second".to_owned(), None, at(1));
+        let bodies = |queue: &mut Queue, second| {
+            queue.receive(at(second)).into_iter().map(|message| message.body).collect::<Vec<_>>()
+        };
+        assert_eq!(bodies(&mut queue, 1), ["first", "second"]);
+        queue.send("third".to_owned(), loud(), at(2));
+        queue.send("fourth".to_owned(), None, at(2));
+        assert_eq!(bodies(&mut queue, 2), ["fourth", "third"], "30 of it are in flight");
     }
 }

@@ -29,6 +29,8 @@ pub enum TimelineEvent {
         function: FunctionName,
         /// The message's body.
         body: String,
+        /// Its message group: the cluster, if a function sent it.
+        group: Option<ClusterName>,
     },
     /// An agent hears its doorbell.
     Ring(ClusterName),

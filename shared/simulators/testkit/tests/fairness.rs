@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use tenon_domain::id::ClusterName;
 use tenon_domain::tags;
+use tenon_domain::wake::FunctionName;
 use tenon_region::asked::AskedCall;
 use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::{CallFate, CallMoment, CallSite, Hooks};
@@ -30,6 +31,8 @@ enum Loud {
     Silent,
     /// Each takes five seconds.
     Slow,
+    /// Each takes five seconds, and functions send them: with a message group, which SQS knows.
+    Woken,
     Failing,
 }
 
@@ -47,7 +50,7 @@ impl Hooks for Crowd {
         }
         let about_loud = self.about.lock().unwrap().get(site.task) == Some(&true);
         match (about_loud, *self.loud.lock().unwrap()) {
-            (true, Loud::Slow) => CallFate::Delay(SignedDuration::from_secs(5)),
+            (true, Loud::Slow | Loud::Woken) => CallFate::Delay(SignedDuration::from_secs(5)),
             (true, Loud::Failing) => CallFate::Fail,
             (true, Loud::Silent) | (false, _) => CallFate::Delay(SignedDuration::from_millis(5)),
         }
@@ -115,10 +118,17 @@ fn longest(loud: Loud) -> SignedDuration {
         detail: json!({"v": 1, "cluster": LOUD, "generation": 3, "changed": ["pods", "nodes"], "pending_pods": 2,
             "deletions": 0, "freed": 0}),
     };
+    let name = ClusterName::parse(LOUD).unwrap();
+    let wake = json!({"source": "tenon", "detail-type": "Wake", "detail": {"installation": "tenon", "cluster": LOUD}});
+    let wake = wake.to_string();
     let (mut pods, mut instances) = (BTreeMap::new(), BTreeMap::new());
     for second in 0..QUIET * 20 + 120 {
-        if loud != Loud::Silent {
-            (0..A_SECOND).for_each(|_| region.publish(&bell));
+        for _ in 0..A_SECOND {
+            match loud {
+                Loud::Silent => {}
+                Loud::Slow | Loud::Failing => region.publish(&bell),
+                Loud::Woken => region.send_for(&name, FunctionName::Provisioner, wake.clone()),
+            }
         }
         let number = second / 20;
         if second % 20 == 0 && number < QUIET {
@@ -140,7 +150,7 @@ fn longest(loud: Loud) -> SignedDuration {
 #[test]
 fn a_cluster_that_is_loud_and_slow_delays_no_other_by_a_minute() {
     let alone = longest(Loud::Silent);
-    for loud in [Loud::Slow, Loud::Failing] {
+    for loud in [Loud::Slow, Loud::Woken, Loud::Failing] {
         let beside = longest(loud);
         assert!(beside <= alone + SignedDuration::from_mins(1), "{loud:?}: {beside} instead of {alone}");
     }

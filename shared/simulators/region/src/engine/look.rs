@@ -132,7 +132,12 @@ impl SimulatedRegion {
 
     /// Sends a message with any body to a function's queue.
     pub fn send(&mut self, function: FunctionName, body: String) {
-        self.deliver(function, body);
+        self.deliver(function, body, None);
+    }
+
+    /// The same, as a function sends it: with the cluster as its message group.
+    pub fn send_for(&mut self, cluster: &ClusterName, function: FunctionName, body: String) {
+        self.deliver(function, body, Some(cluster));
     }
 
     /// Adds a note to the happenings.

@@ -241,7 +241,9 @@ impl SimulatedRegion {
         match due {
             TimelineEvent::World | TimelineEvent::Step(_) => {}
             TimelineEvent::Schedule(index) => self.fire(index, now),
-            TimelineEvent::Delivery { function, body } => self.enqueue(function, body, now),
+            TimelineEvent::Delivery { function, body, group } => {
+                self.enqueue(function, body, group);
+            }
             TimelineEvent::Ring(cluster) => {
                 self.usage.agent_rings += 1;
                 if let Some(outside) = self.outside.get(&cluster) {
@@ -267,7 +269,7 @@ impl SimulatedRegion {
         self.timeline.at(next, TimelineEvent::Schedule(index));
         self.usage.schedules_fired += 1;
         match schedule.target.clone() {
-            ScheduleTarget::Function { function, body } => self.deliver(function, body),
+            ScheduleTarget::Function { function, body } => self.deliver(function, body, None),
             ScheduleTarget::Event { source, detail_type, detail } => {
                 self.publish(&BusEvent { source, detail_type, detail });
             }
@@ -275,17 +277,19 @@ impl SimulatedRegion {
     }
 
     /// Sends a message to a function, as late and as often as the hooks say.
-    fn deliver(&mut self, function: FunctionName, body: String) {
+    fn deliver(&mut self, function: FunctionName, body: String, group: Option<&ClusterName>) {
         let now = self.clock.now();
         for delay in self.hooks.delivery() {
             let at = now.checked_add(delay).unwrap_or(now);
-            self.timeline.at(at, TimelineEvent::Delivery { function, body: body.clone() });
+            let (body, group) = (body.clone(), group.cloned());
+            self.timeline.at(at, TimelineEvent::Delivery { function, body, group });
         }
     }
 
-    fn enqueue(&mut self, function: FunctionName, body: String, now: Timestamp) {
+    fn enqueue(&mut self, function: FunctionName, body: String, group: Option<ClusterName>) {
+        let now = self.clock.now();
         if let Some(queue) = self.queues.get_mut(&function) {
-            queue.send(body, now);
+            queue.send(body, group, now);
             if let Some(at) = queue.arrange_poll(now) {
                 self.timeline.at(at, TimelineEvent::Poll(function));
             }
@@ -334,7 +338,8 @@ impl SimulatedRegion {
         let targets = self.wiring.route(bus, &event);
         let body = event.to_string();
         for function in &targets {
-            self.deliver(*function, body.clone());
+            // A rule can't make the group of an event's content.
+            self.deliver(*function, body.clone(), None);
         }
         targets
     }

@@ -189,9 +189,10 @@ impl SimulatedRegion {
                         self.timeline.at(at, TimelineEvent::Ring(cluster.clone()));
                     }
                 }
-                TaskSignal::Wake { function, body, after } => {
+                TaskSignal::Wake { function, body, cluster, after } => {
                     let at = self.clock.now().checked_add(after).unwrap_or(Timestamp::MAX);
-                    self.timeline.at(at, TimelineEvent::Delivery { function, body });
+                    let group = Some(cluster);
+                    self.timeline.at(at, TimelineEvent::Delivery { function, body, group });
                 }
             }
         }
