@@ -130,6 +130,8 @@ tenon_domain::words! {
         ClusterBoundsHold,
         /// The agent keeps a Ready Node closed for some seconds at most.
         OpenedInTime,
+        /// A NodePool whose nodes don't join waits, tries with one launch, and says so.
+        NodesNotJoining,
     }
 }
 

@@ -26,8 +26,8 @@ use clusters::{allow_strangers, give_up_poisoned};
 use items::{
     actions_written, ask_later, believe_empty, claims_written, classes_written, count_marks, deal_twice,
     deny_for_ever, double_learned, double_requests, drop_leases, forget_allowed, forget_expiry, forget_pods,
-    forget_setting, forget_since, forget_undone, forget_unneeded, keep_templates, learned_written,
-    mix_up_images, raise_revision, shift_back, tell_ready,
+    forget_setting, forget_since, forget_timeout, forget_undone, forget_unneeded, keep_templates,
+    learned_written, mix_up_images, raise_revision, shift_back, tell_ready,
 };
 
 use crate::deregistered::DEREGISTRATION;
@@ -154,6 +154,8 @@ tenon_domain::words! {
         PermissionsUnseen,
         /// The agent opens no Node.
         NodesStayClosed,
+        /// The provisioner doesn't see which claims ended because no Node joined.
+        TimeoutsForgotten,
     }
 }
 
@@ -212,6 +214,9 @@ impl Sabotage {
                     && !matches!(phase, Some("Disrupting" | "Draining" | "Drained" | "Terminating"))
             }),
             Self::ExpiryUnseen => page.items.iter_mut().for_each(forget_expiry),
+            Self::TimeoutsForgotten if task == "provisioner" => {
+                page.items.iter_mut().for_each(forget_timeout)
+            }
             Self::LastResortLost if task == "provisioner" => page.items.iter_mut().for_each(ask_later),
             Self::ShiftsUnseen if task == "provisioner" => page.items.iter_mut().for_each(shift_back),
             _ => {}

@@ -2,7 +2,7 @@
 
 use tenon_testkit::{
     FirstWakes, HistoryPace, Invariant, Sabotage, SimulationOptions, Violation, drought, hostile, simulate,
-    simulate_digest, storm, turns,
+    simulate_digest, storm, turns, unjoined,
 };
 
 /// Breaks that histories show: for each a test, the sabotage, the invariant that finds it, the pace, and the steps.
@@ -81,6 +81,8 @@ const TURNS: [(Sabotage, Invariant, u32); 2] = [
     (Sabotage::UnneededForgotten, Invariant::TemplatesFew, 1),
     (Sabotage::TemplatesStayListed, Invariant::TemplatesThere, 2),
 ];
+/// The break that hours without a Node that joins show, with their number.
+const UNJOINED: (Sabotage, Invariant, u32) = (Sabotage::TimeoutsForgotten, Invariant::NodesNotJoining, 2);
 /// Breaks that a hostile cluster shows, with its deeds.
 const HOSTILE: [(Sabotage, Invariant, u32); 3] = [
     (Sabotage::PoisonStops, Invariant::NeighboursUndisturbed, 12),
@@ -137,6 +139,23 @@ fn turns_find_what_their_invariants_are_for() {
 }
 
 #[test]
+fn nodes_that_do_not_join_find_what_their_invariant_is_for() {
+    let (sabotage, expected, steps) = UNJOINED;
+    check(sabotage, expected, |seed, sabotage| {
+        unjoined(SimulationOptions { seed, steps, sabotage, pace: None }).err().map(|found| *found)
+    });
+}
+
+/// Long enough for the longest wait; with calls that take no time, and with slow ones.
+#[test]
+fn a_pool_waits_for_hours_and_launches_once_nodes_join_again() {
+    for seed in 0..4 {
+        let options = SimulationOptions { seed, steps: 7, sabotage: None, pace: None };
+        assert_eq!(unjoined(options), Ok(()));
+    }
+}
+
+#[test]
 fn a_hostile_cluster_finds_what_its_invariants_are_for() {
     for (sabotage, expected, steps) in HOSTILE {
         check(sabotage, expected, |seed, sabotage| {
@@ -169,7 +188,8 @@ fn every_break_and_every_invariant_is_in_the_list() {
     let of_turns = || TURNS.iter().map(|(sabotage, invariant, _)| (sabotage, invariant));
     let of_hostile = || HOSTILE.iter().map(|(sabotage, invariant, _)| (sabotage, invariant));
     let of_histories = || of_first_wakes().chain(of_droughts()).chain(of_turns()).chain(of_hostile());
-    let all = || listed().chain([(&STORM.0, &STORM.1)]).chain(of_histories());
+    let alone = [(&STORM.0, &STORM.1), (&UNJOINED.0, &UNJOINED.1)];
+    let all = || listed().chain(alone).chain(of_histories());
     for sabotage in Sabotage::ALL {
         assert!(all().any(|(listed, _)| *listed == sabotage), "{sabotage:?}");
     }

@@ -93,6 +93,14 @@ pub(super) fn forget_pods((key, item): &mut (Key, Item)) {
     }
 }
 
+/// Shows a claim whose Node didn't join as if something else had ended it.
+pub(super) fn forget_timeout((key, item): &mut (Key, Item)) {
+    let timed_out = item.get("removal").and_then(Value::as_text) == Some("RegistrationTimeout");
+    if timed_out && key.sk.starts_with("NODECLAIM#") {
+        item.insert("removal".to_owned(), Value::text("InstanceTerminated"));
+    }
+}
+
 /// Commits launches as if none of their offerings were marked.
 pub(super) fn drop_leases(commit: &mut Commit) {
     if commit.writes.iter().any(|write| write.key().sk.starts_with("LAUNCH#")) {
