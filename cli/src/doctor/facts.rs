@@ -25,6 +25,8 @@ pub(super) enum Unanswered {
 pub(super) struct DoctorScope {
     pub(super) region: String,
     pub(super) installation: String,
+    /// The table's name: the installation's id, or that of `--table`.
+    pub(super) table: String,
     /// The cluster: the named one, or the only one that is registered.
     pub(super) cluster: Option<String>,
 }

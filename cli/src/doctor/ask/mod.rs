@@ -45,6 +45,7 @@ impl DoctorQuestion<'_> {
         DoctorScope {
             region: self.region.to_string(),
             installation: self.installation.to_string(),
+            table: self.table.to_owned(),
             cluster: cluster.map(ToString::to_string),
         }
     }

@@ -4,7 +4,7 @@ use tenon_domain::evidence::SNAPSHOT_STALE_AFTER;
 
 use super::cluster::named;
 use super::{Judged, of};
-use crate::doctor::facts::{DoctorFacts, EksFacts, RegistrationFacts, ReportFacts, StackFacts};
+use crate::doctor::facts::{DoctorFacts, DoctorScope, EksFacts, RegistrationFacts, ReportFacts, StackFacts};
 
 /// The parameter by which a stack of `template.yaml` is known among those of an installation.
 const OF_REGION: &str = "LogRetentionDays";
@@ -96,11 +96,7 @@ pub(super) fn registration(facts: &DoctorFacts) -> Judged {
         }
         of(&facts.registered, |registered| {
             if registered.is_none() {
-                let message = format!("there is no table `{installation}`");
-                return Judged::failed(
-                    message,
-                    "deploy the region's stack, or restore the table: docs/restore.md",
-                );
+                return without_table(facts);
             }
             of(&cluster.registration, |entry| match entry {
                 Some(entry) => agrees(name, entry, cluster.eks.as_ref().ok().and_then(Option::as_ref)),
@@ -114,6 +110,24 @@ pub(super) fn registration(facts: &DoctorFacts) -> Judged {
             })
         })
     })
+}
+
+/// The region's stack names the table's suffix, so a table of another name is a slip of the call or a restore that
+/// isn't done.
+fn without_table(facts: &DoctorFacts) -> Judged {
+    let DoctorScope { region, installation, table, .. } = &facts.scope;
+    let message = format!("there is no table `{table}` in `{region}`");
+    if table == installation {
+        let remedy = "deploy the region's stack, or name the restored table with `--table`: docs/restore.md";
+        return Judged::failed(message, remedy);
+    }
+    Judged::failed(
+        message,
+        format!(
+            "name a table of `aws dynamodb list-tables --region {region}` with `--table`, or leave `--table` out for \
+             `{installation}`; to make `{table}` by a restore: docs/restore.md"
+        ),
+    )
 }
 
 /// Compares an entry with EKS's description, where there is one.

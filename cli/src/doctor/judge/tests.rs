@@ -70,6 +70,7 @@ fn well() -> DoctorFacts {
         scope: DoctorScope {
             region: "us-east-1".to_owned(),
             installation: "tenon".to_owned(),
+            table: "tenon".to_owned(),
             cluster: Some("prod".to_owned()),
         },
         caller: Ok(CallerFacts::Known {
@@ -128,6 +129,11 @@ fn without_stacks(facts: &mut DoctorFacts) {
     facts.registered = Ok(None);
     prod(facts).registration = Ok(None);
     prod(facts).report = Ok(None);
+}
+
+fn restored_away(facts: &mut DoctorFacts) {
+    facts.scope.table = "tenon-restored".to_owned();
+    facts.registered = Ok(None);
 }
 
 const DENIED: Unanswered = Unanswered::Denied { right: "a:B" };
@@ -407,7 +413,10 @@ fn of_the_registration() {
             (|facts| eks(facts).endpoint = "https://b.eks".to_owned(), "failed", "nodes won't join"),
             (|facts| eks(facts).version = "1.36".to_owned(), "warning", "KubernetesVersion=1.36"),
             (|facts| prod(facts).registration = Ok(None), "failed", "/aws/lambda/tenon-registry"),
-            (|facts| facts.registered = Ok(None), "failed", "no table `tenon`"),
+            (|facts| facts.registered = Ok(None), "failed", "no table `tenon` in `us-east-1`"),
+            (|facts| facts.registered = Ok(None), "failed", "deploy the region's stack"),
+            (restored_away, "failed", "no table `tenon-restored` in `us-east-1`"),
+            (restored_away, "failed", "leave `--table` out for `tenon`"),
             (|facts| prod(facts).registration = Err(DENIED), "unknown", "a:B"),
             (without_stacks, "notApplicable", "isn't deployed"),
             (
