@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use tenon_domain::evidence::ahead;
 use tenon_domain::id::{ClusterName, Uid};
 use tenon_domain::snapshot::{ActionReport, Unreadable};
 use tenon_domain::wake::NOTICE;
@@ -207,7 +208,11 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         let freed = self.pods_left.observe(&objects, now);
         let encoded = self.encoder.encode(&objects, known.manifest.as_ref(), now);
         let restored = known.generations.judge(known.manifest.as_ref()) == Memory::Restored;
-        if encoded.changed.is_empty() && known.manifest.is_some() && !restored {
+        // Functions don't trust a time that hasn't come. It is of a clock that has been set since.
+        let misdated =
+            known.manifest.as_ref().is_some_and(|manifest| ahead(manifest.taken_at, now).is_some());
+        let must_write = restored || misdated;
+        if encoded.changed.is_empty() && known.manifest.is_some() && !must_write {
             if let (Some(manifest), Burst::Over, false) = (&known.manifest, burst, self.held.is_empty()) {
                 let (generation, pending_pods) = (manifest.generation, manifest.pending_pods);
                 let changed = BTreeSet::new();
@@ -217,7 +222,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         }
         if let Some(beat_at) = known.beat_at
             && !is_over(beat_at, HEARTBEAT_EVERY, now)
-            && !restored
+            && !must_write
             && freed == 0
             && known.manifest.as_ref().is_some_and(|manifest| may_wait(&encoded, manifest, burst))
         {
@@ -455,8 +460,9 @@ const fn drains(action: &NodeAction) -> bool {
     }
 }
 
+/// Whether the period is over. If the clock was set back, it is: `since` may be far ahead.
 fn is_over(since: Timestamp, period: SignedDuration, now: Timestamp) -> bool {
-    now.duration_since(since) >= period
+    since > now || now.duration_since(since) >= period
 }
 
 /// Whether changes may be reported later: pods with the end of their burst; changes of bound pods with the next

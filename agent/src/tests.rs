@@ -429,7 +429,25 @@ fn a_quiet_cluster_costs_a_heartbeat_and_no_ring() {
     let after = world.snapshot();
     assert_eq!(world.rings.0.lock().unwrap().len(), rings);
     assert_eq!(after.generation, before.generation);
-    assert!(after.age(at(world.now)) <= SignedDuration::from_secs(40));
+    assert!(at(world.now).duration_since(after.seen_at) <= SignedDuration::from_secs(40));
+}
+
+#[test]
+fn a_clock_that_is_set_back_corrects_the_reports_time_at_once() {
+    let mut world = AgentFixture::with_pods(2, Value::Null, json!({}));
+    let pod =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": []}});
+    world.kube.apply(pod).unwrap();
+    let ahead = at(world.now + 3600);
+    block_on(world.agent.report(ahead, Burst::Over)).unwrap();
+    assert_eq!(world.snapshot().seen_at, ahead);
+    world.run(1);
+    assert_eq!(world.snapshot().seen_at, at(world.now));
+    // Nor do heartbeats wait for the time that the agent remembers.
+    let ahead = at(world.now + 3600);
+    block_on(world.agent.report(ahead, Burst::Over)).unwrap();
+    world.run(1);
+    assert_eq!(world.snapshot().seen_at, at(world.now));
 }
 
 #[test]

@@ -177,6 +177,7 @@ pub(super) struct RegistrationFacts {
 /// An agent's last report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReportFacts {
+    /// Negative where its time hasn't come yet.
     pub(super) age_seconds: i64,
     /// The roles that EC2NodeClasses name.
     pub(super) roles: Vec<String>,

@@ -112,7 +112,7 @@ pub async fn observe<P: Ports>(
         pools: view.pools,
         classes: view.classes,
         verdicts: view.verdicts,
-        snapshot: observe_snapshot(ports, cluster, now, cache).await?,
+        snapshot: observe_snapshot(ports, cluster, cache).await?,
         types: BTreeMap::new(),
         learned: BTreeMap::new(),
         boots: BTreeMap::new(),
@@ -227,10 +227,9 @@ async fn observe_actions<P: Ports>(
 async fn observe_snapshot<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    now: Timestamp,
     cache: &mut ChunkCache,
 ) -> Result<Result<Ready<Snapshot>, Waiting>, HandlerError> {
-    match reported(ports, cluster, now, cache).await {
+    match reported(ports, cluster, cache).await {
         // The agent is writing, or a restored table lacks the chunks. It counts as a stale snapshot, so that decisions
         // without a snapshot continue.
         Err(ReadError::Torn { .. }) => Ok(Err(Waiting::SnapshotStale { age: SNAPSHOT_STALE_AFTER })),

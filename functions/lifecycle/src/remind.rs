@@ -8,6 +8,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use tenon_domain::evidence::ahead;
 use tenon_domain::id::ClusterName;
 use tenon_runtime::{BusEvent, Installation, Ports, Signals};
 use tenon_table::items::{Halt, keys};
@@ -33,7 +34,9 @@ fn reminders(
 ) -> Vec<BusEvent> {
     let halted = check.halt.as_ref().map(|halt| halted(installation, cluster, halt));
     let age = check.agent_seen_at.map(|at| now.duration_since(at));
-    let silent = age.is_none_or(|age| age >= SILENT_AFTER).then(|| {
+    // A report of the future is none: its time would hide that the agent is silent.
+    let of_the_future = check.agent_seen_at.is_some_and(|at| ahead(at, now).is_some());
+    let silent = (of_the_future || age.is_none_or(|age| age >= SILENT_AFTER)).then(|| {
         let detail = json!({
             "lastHeartbeat": check.agent_seen_at.map(|at| at.to_string()),
             "ageSeconds": age.map(|age| age.as_secs()),

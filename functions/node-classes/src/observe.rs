@@ -8,7 +8,7 @@ use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::boot::BootRecord;
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::class_status::{ClassStatus, Seen};
-use tenon_domain::evidence::{SNAPSHOT_STALE_AFTER, Waiting};
+use tenon_domain::evidence::{Waiting, require_heard};
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName, Region};
 use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_domain::reservation::ReservedCapacity;
@@ -394,7 +394,7 @@ async fn gone<P: Ports>(
     snapshot: &Snapshot,
     view: &mut ClusterView,
 ) -> Result<BTreeSet<NodeClassName>, HandlerError> {
-    if snapshot.age(ports.now()) > SNAPSHOT_STALE_AFTER {
+    if require_heard(snapshot.seen_at, ports.now()).is_err() {
         return Ok(BTreeSet::new());
     }
     let mut there: BTreeSet<&str> = snapshot.node_classes.iter().map(|class| class.name.as_str()).collect();

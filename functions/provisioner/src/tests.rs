@@ -388,6 +388,30 @@ fn a_stale_snapshot_launches_nothing_and_says_so_once() {
     assert_eq!(told, 1);
 }
 
+#[test]
+fn a_snapshot_of_the_future_launches_nothing_and_is_told_with_the_clock_to_set() {
+    let cluster = cluster(1);
+    cluster.beat(cluster.world.clock.now() + SignedDuration::from_secs(3600)).unwrap();
+    for _ in 0..2 {
+        wake(&cluster);
+        cluster.world.clock.advance(SignedDuration::from_secs(60));
+    }
+    assert!(cluster.claims().unwrap().is_empty());
+    let told: Vec<String> = cluster
+        .world
+        .table
+        .dump()
+        .filter(|(key, _)| key.pk.starts_with("JOURNAL#prod#pool"))
+        .map(|(_, item)| item.get("message").and_then(tenon_table::Value::as_text).unwrap().to_owned())
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("3600 s ahead of now: set the clock of the agent's node"), "{told:?}");
+    // The clock is set: the next heartbeat counts.
+    cluster.beat(cluster.world.clock.now()).unwrap();
+    wake(&cluster);
+    assert!(!cluster.claims().unwrap().is_empty());
+}
+
 /// Polls a handler so many times, then drops it, as a crash would.
 fn crash_after(cluster: &Cluster, polls: usize) -> bool {
     let function = Provisioner::default();

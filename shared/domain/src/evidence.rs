@@ -14,6 +14,11 @@ use crate::id::Region;
 /// heartbeat every [`HEARTBEAT_EVERY`], so one heartbeat may be lost.
 pub const SNAPSHOT_STALE_AFTER: SignedDuration = SignedDuration::from_secs(90);
 
+/// How far an agent's clock may be ahead of a function's. A time beyond it tells nothing of a report's age: counted as
+/// fresh, it would stay so until that time comes. AWS keeps both clocks right to milliseconds; the rest is for a region
+/// on this machine, whose time runs some seconds behind that of a real cluster while it is busy.
+pub const CLOCK_SKEW_MOST: SignedDuration = SignedDuration::from_secs(15);
+
 /// How often an agent confirms an unchanged snapshot.
 pub const HEARTBEAT_EVERY: SignedDuration = SignedDuration::from_secs(40);
 
@@ -172,6 +177,11 @@ pub enum Waiting {
         /// How old it is.
         age: SignedDuration,
     },
+    /// The agent's last heartbeat has a time that hasn't come yet.
+    SnapshotAhead {
+        /// How far it is ahead.
+        by: SignedDuration,
+    },
     /// The agent's snapshot is too large for the functions' memory.
     SnapshotTooLarge {
         /// How much it is at least.
@@ -224,6 +234,7 @@ impl Waiting {
             Self::CatalogNotHydrated { part } | Self::CatalogStale { part, .. } => Some(part.as_str()),
             Self::SnapshotMissing
             | Self::SnapshotStale { .. }
+            | Self::SnapshotAhead { .. }
             | Self::SnapshotTooLarge { .. }
             | Self::NodesNotJoining { .. }
             | Self::ClusterNotRegistered
@@ -243,6 +254,11 @@ impl fmt::Display for Waiting {
             Self::SnapshotStale { age } => {
                 write!(f, "the cluster's agent last reported {} s ago: check its pods", age.as_secs())
             }
+            Self::SnapshotAhead { by } => write!(
+                f,
+                "the cluster's agent dates its report {} s ahead of now: set the clock of the agent's node",
+                by.as_secs()
+            ),
             Self::SnapshotTooLarge { size, most, unit } => write!(
                 f,
                 "the agent's snapshot has at least {size} {unit}, the limit is {most}: delete what the cluster has too many of, \
@@ -294,14 +310,30 @@ pub fn require<T>(
 
 /// Checks the agent's snapshot; `value` is the snapshot or derived from it.
 ///
-/// # Errors [`Waiting`] if the agent never reported, or its heartbeat is older than [`SNAPSHOT_STALE_AFTER`].
+/// # Errors [`Waiting`] if the agent never reported, or as for [`require_heard`].
 pub fn require_snapshot<T>(found: Option<(T, Timestamp)>, now: Timestamp) -> Result<Ready<T>, Waiting> {
     let (value, as_of) = found.ok_or(Waiting::SnapshotMissing)?;
-    let age = now.duration_since(as_of);
-    if age > SNAPSHOT_STALE_AFTER {
-        return Err(Waiting::SnapshotStale { age });
-    }
+    require_heard(as_of, now)?;
     Ok(Ready { value, as_of })
+}
+
+/// Checks the time of an agent's last report.
+///
+/// # Errors [`Waiting`] if it is older than [`SNAPSHOT_STALE_AFTER`], or ahead of `now` by more than
+/// [`CLOCK_SKEW_MOST`].
+pub fn require_heard(heard_at: Timestamp, now: Timestamp) -> Result<(), Waiting> {
+    let age = now.duration_since(heard_at);
+    match ahead(heard_at, now) {
+        Some(by) => Err(Waiting::SnapshotAhead { by }),
+        None if age > SNAPSHOT_STALE_AFTER => Err(Waiting::SnapshotStale { age }),
+        None => Ok(()),
+    }
+}
+
+/// How far an agent's time is ahead of `now`, where that is more than [`CLOCK_SKEW_MOST`].
+#[must_use]
+pub fn ahead(time: Timestamp, now: Timestamp) -> Option<SignedDuration> {
+    Some(time.duration_since(now)).filter(|by| *by > CLOCK_SKEW_MOST)
 }
 
 #[cfg(test)]
@@ -333,6 +365,27 @@ mod tests {
         assert_eq!(
             require_snapshot(Some(((), at(0))), at(91)).unwrap_err(),
             Waiting::SnapshotStale { age: SignedDuration::from_secs(91) }
+        );
+    }
+
+    #[test]
+    fn a_snapshot_of_the_future_is_never_fresh() {
+        let check = |seen_at: Timestamp, expected: Option<i64>| {
+            let found = require_snapshot(Some(((), seen_at)), at(100)).map(|_| ());
+            let by =
+                expected.map(|seconds| Waiting::SnapshotAhead { by: SignedDuration::from_secs(seconds) });
+            assert_eq!(found.err(), by);
+        };
+        check(at(100), None);
+        check(at(115), None);
+        check(at(116), Some(16));
+        check(at(3700), Some(3600));
+        let waiting = require_heard(Timestamp::MAX, at(100)).unwrap_err();
+        assert_eq!(waiting.into_str(), "SnapshotAhead");
+        let waiting = require_heard(at(116), at(100)).unwrap_err();
+        assert_eq!(
+            waiting.to_string(),
+            "the cluster's agent dates its report 16 s ahead of now: set the clock of the agent's node"
         );
     }
 }

@@ -257,6 +257,7 @@ impl Report {
             | Waiting::CatalogStale { .. }
             | Waiting::SnapshotMissing
             | Waiting::SnapshotStale { .. }
+            | Waiting::SnapshotAhead { .. }
             | Waiting::SnapshotTooLarge { .. }
             | Waiting::ClusterNotRegistered
             | Waiting::TableRestored => (SubjectKind::Pool, all, Shown::Waiting),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::api::node_claim::NodeClaimObject;
 use crate::api::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment};
@@ -111,13 +111,5 @@ impl ActionProgress {
     #[must_use]
     pub const fn working(pods_left: u32) -> Self {
         Self::Working { pods_left, blocks: Vec::new() }
-    }
-}
-
-impl Snapshot {
-    /// The snapshot's age at `now`; never negative.
-    #[must_use]
-    pub fn age(&self, now: Timestamp) -> SignedDuration {
-        now.duration_since(self.seen_at).max(SignedDuration::ZERO)
     }
 }

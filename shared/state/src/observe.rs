@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::cluster::CompiledClasses;
 use crate::heads::Heads;
 use crate::view::{ClusterView, ReadAlready, Wants};
-use jiff::Timestamp;
 use tenon_domain::evidence::{CatalogPart, Ready, Waiting, require_snapshot};
 use tenon_domain::id::ClusterName;
 use tenon_domain::snapshot::Snapshot;
@@ -56,7 +55,7 @@ pub async fn observe<P: Ports>(
         ClusterView::observe_since(ports, cluster, wants, &caches.catalog, ReadAlready { heads, kept })
             .await?;
     let mut cache = caches.chunks.take(cluster);
-    let read = reported(ports, cluster, view.now, &mut cache).await;
+    let read = reported(ports, cluster, &mut cache).await;
     caches.chunks.put(cluster, cache);
     let snapshot = read.map_err(read_error)?;
     let known = caches.learned.read(ports, cluster, &view).await?;
@@ -67,14 +66,14 @@ pub async fn observe<P: Ports>(
     Ok(ClusterObservation { view, snapshot, compiled: Arc::clone(&caches.compiled) })
 }
 
-/// The agent's snapshot, if it is fresh and not too large.
+/// The agent's snapshot, if it is fresh and not too large. It is judged by the time after the reads: the agent may
+/// report while they last.
 ///
 /// # Errors
 /// [`ReadError`], except for a snapshot that is too large, which is a [`Waiting`].
 pub async fn reported<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
-    now: Timestamp,
     cache: &mut ChunkCache,
 ) -> Result<Result<Ready<Snapshot>, Waiting>, ReadError> {
     match read(ports.table(), cluster, Consistency::Strong, cache).await {
@@ -83,7 +82,7 @@ pub async fn reported<P: Ports>(
                 let seen_at = snapshot.seen_at;
                 (snapshot, seen_at)
             });
-            Ok(require_snapshot(dated, now))
+            Ok(require_snapshot(dated, ports.now()))
         }
         Err(ReadError::TooLarge(SnapshotTooLarge { size, most, unit })) => {
             Ok(Err(Waiting::SnapshotTooLarge { size, most, unit }))

@@ -228,6 +228,7 @@ impl WaitingDocument {
             Waiting::SnapshotStale { age } => (None, Some(age.as_secs()), None),
             Waiting::NodeClassNotReady { class, .. } => (None, None, Some(class.clone())),
             Waiting::SnapshotMissing
+            | Waiting::SnapshotAhead { .. }
             | Waiting::SnapshotTooLarge { .. }
             | Waiting::LaunchRefused { .. }
             | Waiting::NodesNotJoining { .. }

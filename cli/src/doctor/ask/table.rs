@@ -81,7 +81,7 @@ fn of_snapshot(snapshot: &Snapshot, now: Timestamp) -> ReportFacts {
     };
     let pods = snapshot.pods.iter().filter(|pod| pod.deleted_at.is_none() && of_karpenter(&pod.shape.labels));
     ReportFacts {
-        age_seconds: snapshot.age(now).as_secs(),
+        age_seconds: now.duration_since(snapshot.seen_at).as_secs(),
         roles: snapshot.node_classes.iter().filter_map(|class| role(&class.identity)).collect(),
         node_pools: snapshot.node_pools.len(),
         spot_pools: with_spot.map(|pool| pool.name.to_string()).collect(),

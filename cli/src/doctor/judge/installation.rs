@@ -1,6 +1,6 @@
 //! Checks of the installation: its stacks, its registry, the agent, and what is left undelivered.
 
-use tenon_domain::evidence::SNAPSHOT_STALE_AFTER;
+use tenon_domain::evidence::{CLOCK_SKEW_MOST, SNAPSHOT_STALE_AFTER};
 
 use super::cluster::named;
 use super::{Judged, of};
@@ -164,16 +164,25 @@ pub(super) fn agent(facts: &DoctorFacts) -> Judged {
             );
         };
         let age = report.age_seconds;
-        if stale(report) {
+        if of_the_future(report) {
+            Judged::failed(
+                format!("the agent dates its report {} s ahead of this machine", age.saturating_neg()),
+                "set the clocks of this machine and of the agent's node: functions ignore a report of the future",
+            )
+        } else if stale(report) {
             Judged::failed(format!("the agent is silent: it reported {age} s ago"), LOGS)
         } else {
-            Judged::passed(format!("the agent reported {age} s ago"))
+            Judged::passed(format!("the agent reported {} s ago", age.max(0)))
         }
     })
 }
 
 fn stale(report: &ReportFacts) -> bool {
-    report.age_seconds > SNAPSHOT_STALE_AFTER.as_secs()
+    of_the_future(report) || report.age_seconds > SNAPSHOT_STALE_AFTER.as_secs()
+}
+
+fn of_the_future(report: &ReportFacts) -> bool {
+    report.age_seconds.saturating_neg() > CLOCK_SKEW_MOST.as_secs()
 }
 
 /// Judges the report of a registered cluster's agent.

@@ -438,6 +438,8 @@ fn of_the_agent_and_karpenter() {
         &[
             (|_| {}, "passed", "12 s ago"),
             (|facts| report(facts).age_seconds = 91, "failed", "kubectl logs --namespace tenon-system"),
+            (|facts| report(facts).age_seconds = -15, "passed", "0 s ago"),
+            (|facts| report(facts).age_seconds = -16, "failed", "16 s ahead of this machine"),
             (|facts| prod(facts).report = Ok(None), "failed", "never reported"),
             (|facts| prod(facts).report = Err(DENIED), "unknown", "a:B"),
             (without_stacks, "notApplicable", "isn't registered"),
@@ -455,6 +457,7 @@ fn of_the_agent_and_karpenter() {
                 "--namespace kube-system --replicas 0",
             ),
             (|facts| report(facts).age_seconds = 91, "unknown", "kubectl get deployments -A"),
+            (|facts| report(facts).age_seconds = -16, "unknown", "kubectl get deployments -A"),
             (|facts| prod(facts).report = Ok(None), "unknown", "kubectl get deployments -A"),
             (|facts| prod(facts).report = Err(DENIED), "unknown", "a:B"),
         ],

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use tenon_ec2::Ec2;
+use tenon_snapshot::snapshot::{Heartbeat, beat};
 
 use super::ended::{launch_instance, pass, report};
 use super::*;
@@ -65,6 +66,24 @@ fn a_silent_agent_is_told_of_with_every_sweep_until_it_reports() {
     report(&world, 2, vec![]);
     sweep(&world, &lifecycle);
     assert!(told(&world, "Agent Silent").is_empty());
+}
+
+#[test]
+fn an_agent_whose_clock_is_ahead_is_silent() {
+    let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
+    let lifecycle = Lifecycle::new();
+    report(&world, 1, vec![]);
+    let beat_at = |seconds: i64| {
+        let seen_at = world.clock.now() + SignedDuration::from_secs(seconds);
+        block_on(beat(&world.table, &cluster(), Heartbeat { generation: 1, seen_at })).unwrap();
+    };
+    for (seconds, expected) in [(3600, vec![-3600]), (15, vec![])] {
+        beat_at(seconds);
+        sweep(&world, &lifecycle);
+        let told = told(&world, "Agent Silent");
+        let ages: Vec<i64> = told.iter().map(|detail| detail["ageSeconds"].as_i64().unwrap()).collect();
+        assert_eq!(ages, expected);
+    }
 }
 
 #[test]

@@ -34,6 +34,8 @@ const fn stale_after(part: CatalogPart) -> SignedDuration {
     }
 }
 const SNAPSHOT_STALE_AFTER: SignedDuration = SignedDuration::from_secs(90);
+/// How far the time of a snapshot may be ahead.
+const CLOCK_SKEW_MOST: SignedDuration = SignedDuration::from_secs(15);
 
 /// Reasons for pods without a node that are about the catalogue.
 const SAID_OF_CATALOG: [&str; 6] = [
@@ -190,6 +192,10 @@ impl EvidenceSeen {
         }
         let known = before == now && (looked_before..=looked).contains(&record.at);
         let stale = now.is_none_or(|heard| record.at.duration_since(heard) > SNAPSHOT_STALE_AFTER);
+        let ahead = now.is_some_and(|heard| heard.duration_since(record.at) > CLOCK_SKEW_MOST);
+        if known && ahead {
+            return found(format!("{} was planned from a snapshot of the future, {now:?}", record.subject));
+        }
         if known && stale {
             return found(format!(
                 "{} was planned from a stale snapshot, last confirmed at {now:?}",
