@@ -13,7 +13,8 @@ fn main() -> ExitCode {
         let ports = AwsPorts::connect(&configuration).await;
         tenon_lambda::serve(|payload, _| async {
             let request = read(payload, &origins)?;
-            let answer = tenon_registry::answer(ports.table(), ports.installation(), &request).await;
+            let answer =
+                tenon_registry::answer(ports.table(), ports.signals(), ports.installation(), &request).await;
             respond(&request, &answer).await
         })
         .await

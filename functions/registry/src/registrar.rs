@@ -1,11 +1,14 @@
 //! One request of a stack, applied to the table.
 //!
 //! Decides who owns an entry, and the meaning of a repeated request. Another stack's entry is neither taken over nor
-//! deleted: two stacks of one cluster would undo each other at each deployment.
+//! deleted: two stacks of one cluster would undo each other at each deployment. A written entry rings `provisioner`: a
+//! raised bound lets pods that wait have nodes at once.
 
+use tenon_domain::SignedDuration;
 use tenon_domain::id::ClusterName;
-use tenon_runtime::Installation;
+use tenon_domain::wake::FunctionName;
 use tenon_runtime::error::chain;
+use tenon_runtime::{Installation, Signals};
 use tenon_table::items::{keys, set};
 use tenon_table::key::REVISION;
 use tenon_table::{
@@ -20,8 +23,9 @@ use crate::request::{CustomResourceRequest, CustomResourceResponse, RequestKind}
 const STACK: &str = "stack";
 
 /// Handles CloudFormation's request. It never fails: a failure is an answer too.
-pub async fn answer<T: Table>(
+pub async fn answer<T: Table, S: Signals>(
     table: &T,
+    signals: &S,
     installation: &Installation,
     request: &CustomResourceRequest,
 ) -> CustomResourceResponse {
@@ -30,7 +34,7 @@ pub async fn answer<T: Table>(
     // A malformed name has no entry, so CloudFormation's deletion during its rollback finds nothing.
     let physical = physical.unwrap_or_else(|| "none".to_owned());
     let done = match check_stack(installation, &request.stack_id) {
-        Ok(()) => apply(table, installation, named.as_ref(), request).await,
+        Ok(()) => apply(table, signals, installation, named.as_ref(), request).await,
         Err(reason) => Err(reason),
     };
     // A failed update keeps the resource's id.
@@ -38,14 +42,15 @@ pub async fn answer<T: Table>(
     CustomResourceResponse::new(request, kept.unwrap_or(physical), done)
 }
 
-async fn apply<T: Table>(
+async fn apply<T: Table, S: Signals>(
     table: &T,
+    signals: &S,
     installation: &Installation,
     named: Option<&ClusterName>,
     request: &CustomResourceRequest,
 ) -> Result<(), String> {
     match request.kind {
-        RequestKind::Create | RequestKind::Update => write(table, installation, request).await,
+        RequestKind::Create | RequestKind::Update => write(table, signals, installation, request).await,
         RequestKind::Delete => match named {
             Some(cluster) => remove(table, installation, cluster, request).await,
             None => Ok(()),
@@ -53,8 +58,9 @@ async fn apply<T: Table>(
     }
 }
 
-async fn write<T: Table>(
+async fn write<T: Table, S: Signals>(
     table: &T,
+    signals: &S,
     installation: &Installation,
     request: &CustomResourceRequest,
 ) -> Result<(), String> {
@@ -68,7 +74,10 @@ async fn write<T: Table>(
         set.insert(STACK.to_owned(), Value::text(&request.stack_id));
         set.insert(REVISION.to_owned(), Value::number(found.revision.unwrap_or(0).saturating_add(1)));
     }
-    commit(table, request, key, found, write).await
+    commit(table, request, key, found, write).await?;
+    // It reads the entry only while pods wait, and not with every sweep.
+    signals.wake(FunctionName::Provisioner, &entry.cluster, SignedDuration::ZERO).await;
+    Ok(())
 }
 
 async fn remove<T: Table>(

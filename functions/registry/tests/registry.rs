@@ -2,8 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use serde_json::{Value, json};
+use tenon_domain::SignedDuration;
 use tenon_domain::id::{ClusterName, InstallationId, Region};
 use tenon_domain::registry::Registry;
+use tenon_domain::wake::FunctionName;
+use tenon_harness::{Recorder, RungBell};
 use tenon_memory_table::block_on;
 use tenon_memory_table::{MemoryConfig, MemoryTable};
 use tenon_registry::{CustomResourceRequest, CustomResourceResponse, ResponseStatus, answer};
@@ -18,6 +21,7 @@ const OTHER: &str = "arn:aws:cloudformation:us-east-1:111122223333:stack/other/2
 
 struct RegistryWorld {
     table: MemoryTable,
+    signals: Recorder,
     installation: Installation,
 }
 
@@ -30,7 +34,8 @@ impl RegistryWorld {
             table: "tenon".to_owned(),
         };
         let clock = std::sync::Arc::new(|| tenon_domain::Timestamp::UNIX_EPOCH);
-        Self { table: MemoryTable::new(MemoryConfig::strict(1), clock), installation }
+        let table = MemoryTable::new(MemoryConfig::strict(1), clock);
+        Self { table, signals: Recorder::default(), installation }
     }
 
     fn ask(&self, kind: &str, stack: &str, change: Value) -> CustomResourceResponse {
@@ -47,7 +52,7 @@ impl RegistryWorld {
             request.as_object_mut().unwrap().insert("PhysicalResourceId".to_owned(), physical);
         }
         let request: CustomResourceRequest = serde_json::from_value(request).unwrap();
-        block_on(answer(&self.table, &self.installation, &request))
+        block_on(answer(&self.table, &self.signals, &self.installation, &request))
     }
 
     fn item(&self, cluster: &str) -> Option<Item> {
@@ -86,6 +91,26 @@ fn a_request_that_comes_twice_is_done_once() {
     for kind in ["Create", "Create", "Update", "Update", "Delete", "Delete"] {
         assert_eq!(world.ask(kind, STACK, json!({})).status, ResponseStatus::Success, "{kind}");
     }
+}
+
+#[test]
+fn a_written_entry_rings_the_provisioner_of_its_cluster() {
+    let world = RegistryWorld::new();
+    let rung = |kind: &str, stack: &str, change: Value| {
+        world.ask(kind, stack, change);
+        world.signals.take()
+    };
+    let ring = RungBell::Wake {
+        function: FunctionName::Provisioner,
+        cluster: ClusterName::parse("prod").unwrap(),
+        after: SignedDuration::ZERO,
+    };
+    assert_eq!(rung("Create", STACK, json!({"MaxNodes": "10"})), std::slice::from_ref(&ring));
+    assert_eq!(rung("Update", STACK, json!({"MaxNodes": "20"})), [ring]);
+    // What isn't written rings nobody.
+    assert_eq!(rung("Update", STACK, json!({"MaxNodes": "many"})), []);
+    assert_eq!(rung("Create", OTHER, json!({})), []);
+    assert_eq!(rung("Delete", STACK, json!({})), []);
 }
 
 #[test]

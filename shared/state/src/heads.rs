@@ -34,7 +34,8 @@ pub enum Watch {
     Everything,
     /// All but changed prices, and the cluster's registry entry.
     Facts,
-    /// All while a pod is pending, else none.
+    /// All while a pod is pending, and the cluster's registry entry then; else none. Sweeps don't read the entry: who
+    /// writes it rings.
     PendingPods,
 }
 
@@ -135,8 +136,8 @@ impl Heads {
                 steps: counter(&steps, steps_of)?,
                 catalog: found.generations(wants.parts),
                 registry: match wants.watch {
-                    Watch::Facts => optional(&items, &registry)?.map(registry_digest),
-                    Watch::Everything | Watch::PendingPods => None,
+                    Watch::Facts | Watch::PendingPods => optional(&items, &registry)?.map(registry_digest),
+                    Watch::Everything => None,
                 },
             },
             seen: optional(&items, &seen)?,
@@ -185,6 +186,10 @@ impl Heads {
             Watch::PendingPods if !refused && self.pending_pods == 0 => {
                 seen.unchanged(now, &Generations { revision, steps, ..seen.generations.clone() })
             }
+            Watch::PendingPods if self.consistency == Consistency::Eventual => {
+                let registry = seen.generations.registry.clone();
+                seen.unchanged(now, &Generations { registry, ..self.generations.clone() })
+            }
             Watch::Everything | Watch::Facts | Watch::PendingPods => seen.unchanged(now, &self.generations),
         }
     }
@@ -210,6 +215,11 @@ mod tests {
     use super::*;
 
     fn look(watch: Watch, pending_pods: u64, refused: Option<&str>, now: Generations) -> bool {
+        let heads = heads(watch, pending_pods, refused, now);
+        heads.unchanged(Timestamp::UNIX_EPOCH)
+    }
+
+    fn heads(watch: Watch, pending_pods: u64, refused: Option<&str>, now: Generations) -> Heads {
         let seen = SeenRecord {
             function: FunctionName::Provisioner,
             generations: generations(1, 1, 1, 1),
@@ -219,7 +229,7 @@ mod tests {
             told_at: None,
             offerings: Vec::new(),
         };
-        let heads = Heads {
+        Heads {
             generations: now,
             seen: Some(seen),
             watch,
@@ -227,8 +237,7 @@ mod tests {
             consistency: Consistency::Strong,
             catalog: CatalogMeta::default(),
             items: BTreeMap::new(),
-        };
-        heads.unchanged(Timestamp::UNIX_EPOCH)
+        }
     }
 
     fn generations(snapshot: u64, steps: u64, types: u64, prices: u64) -> Generations {
@@ -252,5 +261,26 @@ mod tests {
         check(Watch::PendingPods, 1, None, [false; 4]);
         // One more pass clears the refusals.
         check(Watch::PendingPods, 0, Some("12ab"), [false; 4]);
+    }
+
+    #[test]
+    fn a_changed_registry_entry_concerns_pods_that_wait_and_no_sweep() {
+        let entry = |digest: Option<&str>| {
+            let registry = digest.map(str::to_owned);
+            Generations { registry, ..generations(1, 1, 1, 1) }
+        };
+        let check = |pending: u64, refused: Option<&str>, consistency: Consistency, expected: [bool; 2]| {
+            // A sweep reads none, so it knows no digest.
+            let other = if consistency == Consistency::Eventual { None } else { Some("2") };
+            let found = [Some("1"), other].map(|digest| {
+                let heads = heads(Watch::PendingPods, pending, refused, entry(digest));
+                Heads { consistency, ..heads }.unchanged(Timestamp::UNIX_EPOCH)
+            });
+            assert_eq!(found, expected, "{pending} {refused:?} {consistency:?}");
+        };
+        check(1, Some("12ab"), Consistency::Strong, [true, false]);
+        check(1, None, Consistency::Strong, [true, false]);
+        check(0, None, Consistency::Strong, [true, true]);
+        check(1, Some("12ab"), Consistency::Eventual, [true, true]);
     }
 }

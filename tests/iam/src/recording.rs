@@ -9,15 +9,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use tenon_domain::id::{InstallationId, Region};
+use tenon_domain::id::{ClusterName, InstallationId, Region};
+use tenon_domain::journal::JournalRecord;
+use tenon_domain::wake::FunctionName;
 use tenon_memory_table::block_on;
 use tenon_memory_table::{MemoryConfig, MemoryTable};
 use tenon_region::asked::AskedCall;
 use tenon_region::gate::{CallFate, CallMoment, CallSite, Hooks};
 use tenon_region::gated_ec2::BY_LAUNCH_ROLE;
+use tenon_region::ports::TaskSignal;
 use tenon_region::scenario::{Player, Progress, Scenario, SetupOptions, build, built_in};
 use tenon_registry::ResponseStatus;
-use tenon_runtime::Installation;
+use tenon_runtime::ports::wake_body;
+use tenon_runtime::{BusEvent, Installation, Signals};
 use tenon_table::{Commit, CommitError, Consistency, Item, Key, Query, QueryPage, Table, TableError};
 
 use crate::calls;
@@ -174,7 +178,8 @@ fn register(ear: &Arc<Ear>) -> Result<(), String> {
             },
         });
         let request = serde_json::from_value(request).map_err(|error| error.to_string())?;
-        let answer = block_on(tenon_registry::answer(&table, &installation, &request));
+        let signals = OverheardSignals { ear: Arc::clone(ear), installation: installation.clone() };
+        let answer = block_on(tenon_registry::answer(&table, &signals, &installation, &request));
         if answer.status != ResponseStatus::Success {
             return Err(answer.reason);
         }
@@ -211,5 +216,34 @@ impl Table for Overheard {
     async fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
         self.ear.note("registry", AskedCall::Commit(commit));
         self.table.commit(commit).await
+    }
+}
+
+/// Doorbells that ring nobody, overheard.
+struct OverheardSignals {
+    ear: Arc<Ear>,
+    installation: Installation,
+}
+
+impl OverheardSignals {
+    fn note(&self, signal: &TaskSignal) {
+        self.ear.note("registry", AskedCall::Ring(signal));
+    }
+}
+
+impl Signals for OverheardSignals {
+    async fn publish(&self, events: &[BusEvent]) {
+        events.iter().for_each(|event| self.note(&TaskSignal::Publish(event.clone())));
+    }
+
+    async fn ring_agent(&self, cluster: &ClusterName) {
+        self.note(&TaskSignal::RingAgent(cluster.clone()));
+    }
+
+    fn log(&self, _: &JournalRecord) {}
+
+    async fn wake(&self, function: FunctionName, cluster: &ClusterName, after: SignedDuration) {
+        let body = wake_body(&self.installation, cluster);
+        self.note(&TaskSignal::Wake { function, body, after });
     }
 }

@@ -50,6 +50,21 @@ fn the_vcpus_of_launched_claims_count_until_the_stack_allows_more() {
     assert_eq!(vcpus(&cluster), 6);
 }
 
+/// `registry` rings when it has written the entry. Nothing else changed.
+#[test]
+fn a_raised_bound_gives_waiting_pods_nodes_at_the_ring() {
+    let mut cluster = cluster(2);
+    bound(&cluster, |allowed| allowed.max_vcpus = Some(4));
+    wake(&cluster);
+    add_pods(&mut cluster, &["late"]);
+    wake(&cluster);
+    assert_eq!(vcpus(&cluster), 4);
+    bound(&cluster, |allowed| allowed.max_vcpus = Some(6));
+    let scope = WakeScope::Cluster(cluster.name.clone());
+    block_on(Provisioner::default().handle(&cluster.world, &scope, &[WakeCause::StateChanged])).unwrap();
+    assert_eq!(vcpus(&cluster), 6);
+}
+
 /// Whichever of its types EC2 gives it.
 #[test]
 fn a_claim_in_flight_counts_as_the_largest_of_its_types() {

@@ -30,7 +30,8 @@ pub struct Generations {
     pub steps: u64,
     /// Parts of the catalogue that it plans from.
     pub catalog: BTreeMap<CatalogPart, u64>,
-    /// The digest of the cluster's registry entry, if the function watches that: no counter counts its changes.
+    /// The digest of the cluster's registry entry, if the function watches that and read it: no counter counts its
+    /// changes.
     pub registry: Option<String>,
 }
 
