@@ -104,6 +104,11 @@ mod tests {
         check(json!({"metadataOptions": {"httpTokens": "required"}}), &[]);
         check(json!({"userData": ""}), &[]);
         check(json!({"associatePublicIPAddress": true}), &[public]);
+        let interface =
+            |device: u32| json!({"networkCardIndex": 0, "deviceIndex": device, "interfaceType": "interface"});
+        let several = json!([interface(0), interface(1)]);
+        check(json!({"associatePublicIPAddress": true, "networkInterfaces": several}), &[public]);
+        check(json!({"networkInterfaces": several}), &[]);
         check(json!({"metadataOptions": {"httpTokens": "optional"}}), &[imds]);
         check(json!({"userData": "#!/bin/sh"}), &[user_data]);
         let all = json!({

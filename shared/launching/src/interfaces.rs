@@ -12,9 +12,10 @@ use tenon_domain::registry::{IpFamily, Permission};
 use tenon_ec2::port::{InterfaceKind, NetworkInterfaceSpec, PrimaryIpv6};
 
 /// The interfaces of a class's instances, none with a public address where the cluster's stack denies them. A subnet may
-/// give one by default, so a single interface asks for none. EC2 gives instances with several interfaces no public
-/// address, and refuses the parameter for them (User Guide, "Amazon EC2 instance IP addressing", and
-/// aws/karpenter-provider-aws pull request 5666, read November 2026).
+/// give one by default, so a single interface asks for none. EC2 gives an instance with several interfaces no public
+/// address at its launch, by the parameter as little as by the subnet's default, and refuses the parameter for it:
+/// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/working-with-ip-addresses.html>, "Considerations", and
+/// aws/karpenter-provider-aws pull request 5666, read November 2026. So nothing else is checked for several.
 pub(crate) fn interfaces(
     class: &Ec2NodeClass,
     family: IpFamily,
