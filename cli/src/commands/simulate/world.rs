@@ -153,6 +153,7 @@ fn pools(
             readiness,
             nodes_left: None,
             vcpus_left: None,
+            vcpus_guessed: None,
             standing: PoolStanding::Trusted,
             without: None,
         });

@@ -1,6 +1,7 @@
 //! The bounds of the cluster's stack: vCPUs of live and in-flight claims, families, and what classes may ask for.
 
 use serde_json::{Value, json};
+use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance};
 use tenon_domain::journal::{JournalRecord, SubjectKind};
 use tenon_domain::registry::{Allowances, Permission, Registry};
 
@@ -82,6 +83,46 @@ fn a_claim_in_flight_counts_as_the_largest_of_its_types() {
     // An `m5.xlarge` is among the types of the first.
     check(5, 1);
     check(6, 2);
+}
+
+/// EC2 gave a type that the catalogue doesn't describe.
+#[test]
+fn a_claim_of_an_unknown_type_counts_as_nodes_report_it_else_as_the_largest() {
+    let check = |node: &dyn Fn(&LaunchedInstance) -> Option<Value>, claims: usize| {
+        let mut cluster = cluster(1);
+        wake(&cluster);
+        let claim = cluster.claims().unwrap().remove(0);
+        let ClaimState::Launched { instance, at } = claim.state.clone() else { panic!("{claim:?}") };
+        let instance = LaunchedInstance { instance_type: "x9.large".parse().unwrap(), ..instance };
+        cluster.objects.nodes = node(&instance).into_iter().map(Arc::new).collect();
+        let unknown = Claim { state: ClaimState::Launched { instance, at }, ..claim };
+        cluster.put(set(keys::claim(&cluster.name, &unknown.name), &unknown)).unwrap();
+        bound(&cluster, |allowed| allowed.max_vcpus = Some(5));
+        add_pods(&mut cluster, &["late"]);
+        wake(&cluster);
+        assert_eq!(cluster.claims().unwrap().len(), claims);
+        told(&cluster)
+    };
+    // No pod has room on it.
+    let node = |provider_id: &Value, labels: &Value| {
+        json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "joined", "uid": "joined", "resourceVersion": "1", "labels": labels},
+            "spec": {"providerID": provider_id},
+            "status": {"capacity": {"cpu": "2"}, "allocatable": {"cpu": "100m", "memory": "1Gi", "pods": "20"},
+                "conditions": [{"type": "Ready", "status": "True"}]},
+        })
+    };
+    let own = |of: &LaunchedInstance| Some(node(&json!(format!("aws:///{}/{}", of.zone, of.id)), &json!({})));
+    let of_type = |of: &LaunchedInstance| {
+        Some(node(&Value::Null, &json!({"node.kubernetes.io/instance-type": of.instance_type.as_str()})))
+    };
+    // The largest of the types has 4.
+    let told = check(&|_| None, 1);
+    let counted = "of unknown size counted as 4, the largest instance type, until their Nodes report";
+    assert!(told.iter().any(|message| message.contains(counted)), "{told:?}");
+    check(&own, 2);
+    check(&of_type, 2);
 }
 
 #[test]

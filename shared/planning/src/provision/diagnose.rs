@@ -129,7 +129,7 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now:
         return match limit {
             Limit::Pool(resource) => Reason::LimitsExceeded { resource: resource.clone() },
             Limit::ClusterNodes => Reason::MaxNodesReached,
-            Limit::ClusterVcpus => Reason::MaxVcpusReached,
+            Limit::ClusterVcpus => Reason::MaxVcpusReached { guessed: pool.input.vcpus_guessed.clone() },
         };
     }
     pool.min_values_refusal(merged, &available).unwrap_or(Reason::StepBudgetExhausted)

@@ -146,10 +146,23 @@ pub struct PoolInput {
     pub nodes_left: Option<u32>,
     /// How many vCPUs the cluster's registry still allows; `None` for no bound.
     pub vcpus_left: Option<u32>,
+    /// What of the used vCPUs is a guess.
+    pub vcpus_guessed: Option<GuessedVcpus>,
     /// Whether its requests are known to be refused.
     pub standing: PoolStanding,
     /// A missing price list that the pool can do without; offerings priced by it are unavailable.
     pub without: Option<Waiting>,
+}
+
+/// NodeClaims that count against the cluster's vCPUs as the largest instance type, because nothing tells their size.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GuessedVcpus {
+    /// The first.
+    pub first: ClaimName,
+    /// How many more there are.
+    pub more: u32,
+    /// The vCPUs that each counts as.
+    pub each: u32,
 }
 
 /// Whether EC2 refuses a pool's requests, whatever the offering.

@@ -61,8 +61,8 @@ pub use explain::{
     ExcludedTypes, ExclusionCause, FittingType, PodExplanation, PoolExplanation, PricedOffering, explain,
 };
 pub use input::{
-    DefaultSpread, ExistingNode, NodeKind, PoolInput, PoolReadiness, PoolStanding, ProvisionInput, Purpose,
-    StepBudget, Storage,
+    DefaultSpread, ExistingNode, GuessedVcpus, NodeKind, PoolInput, PoolReadiness, PoolStanding,
+    ProvisionInput, Purpose, StepBudget, Storage,
 };
 pub use occupancy::Occupancy;
 pub use output::{AskReason, Placement, PlannedClaim, ProvisionPlan, UsableOffering};

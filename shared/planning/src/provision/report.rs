@@ -13,6 +13,8 @@ use tenon_domain::requirement::Conflict;
 use tenon_domain::resources::{ResourceName, Shortage};
 use tenon_domain::taint::Taint;
 
+use super::input::GuessedVcpus;
+
 /// The most families that a message names.
 const MOST_NAMES: usize = 5;
 
@@ -170,7 +172,10 @@ pub enum Reason {
     /// The cluster has as many nodes as its registry entry allows.
     MaxNodesReached,
     /// The cluster would have more vCPUs than its registry entry allows.
-    MaxVcpusReached,
+    MaxVcpusReached {
+        /// What of the counted vCPUs is a guess.
+        guessed: Option<GuessedVcpus>,
+    },
     /// The plan's steps ran out first.
     StepBudgetExhausted,
 }
@@ -247,9 +252,11 @@ impl fmt::Display for Reason {
             Self::MaxNodesReached => f.write_str(
                 "the cluster has as many nodes as `MaxNodes` allows: raise it in the cluster's stack",
             ),
-            Self::MaxVcpusReached => f.write_str(
-                "the cluster has as many vCPUs as `MaxVcpus` allows: raise it in the cluster's stack",
-            ),
+            Self::MaxVcpusReached { guessed } => {
+                f.write_str("the cluster has as many vCPUs as `MaxVcpus` allows")?;
+                guessed.as_ref().map_or(Ok(()), |guessed| write!(f, ", {guessed}"))?;
+                f.write_str(": raise it in the cluster's stack")
+            }
             Self::VolumeUnusable { claim, why } => write!(f, "PersistentVolumeClaim `{claim}`: {why}"),
             Self::NoDomain { key, rules } => write!(
                 f,
@@ -294,6 +301,18 @@ fn none_available(types: usize, zones: &[Zone], until: Option<Timestamp>) -> Str
          help",
         quoted(zones.iter())
     )
+}
+
+/// What is counted, and how long.
+impl fmt::Display for GuessedVcpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, more, each } = self;
+        match more {
+            0 => write!(f, "NodeClaim `{first}` of unknown size counted as {each}")?,
+            more => write!(f, "NodeClaim `{first}` and {more} more of unknown size counted as {each} each")?,
+        }
+        f.write_str(", the largest instance type, until their Nodes report")
+    }
 }
 
 fn quoted(items: impl Iterator<Item = impl fmt::Display>) -> String {

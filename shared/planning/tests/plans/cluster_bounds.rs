@@ -8,7 +8,7 @@ use tenon_domain::labels;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::resources::ResourceName;
 use tenon_planning::provision::{
-    ExclusionCause, PlanTrials, PlannedClaim, PoolInput, ProvisionInput, Purpose, explain, plan,
+    ExclusionCause, GuessedVcpus, PlanTrials, PlannedClaim, PoolInput, ProvisionInput, Purpose, explain, plan,
 };
 
 use crate::drawn::world;
@@ -50,6 +50,22 @@ fn pods_wait_once_the_cluster_has_as_many_vcpus_as_its_stack_allows() {
     check(4, 1, 2);
     check(11, 2, 1);
     check(12, 3, 0);
+}
+
+#[test]
+fn a_refusal_says_which_claims_count_by_a_guess() {
+    let check = |more: u32, expected: &str| {
+        let guessed = GuessedVcpus { first: "default-abcde".parse().unwrap(), more, each: 448 };
+        let pool = PoolInput { vcpus_guessed: Some(guessed), ..bounded("default", 0) };
+        let (_, report) = claims(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![pool]), 0);
+        let counted = format!(
+            "NodePool `default`: the cluster has as many vCPUs as `MaxVcpus` allows, NodeClaim `default-abcde` {expected}, \
+             the largest instance type, until their Nodes report: raise it in the cluster's stack"
+        );
+        assert_eq!(report.unschedulable[0].message(), counted);
+    };
+    check(0, "of unknown size counted as 448");
+    check(2, "and 2 more of unknown size counted as 448 each");
 }
 
 #[test]

@@ -210,6 +210,7 @@ pub fn pool(name: &str, types: Vec<InstanceTypeOption>) -> PoolInput {
         readiness: PoolReadiness::Ready,
         nodes_left: None,
         vcpus_left: None,
+        vcpus_guessed: None,
         standing: PoolStanding::Trusted,
         without: None,
     }

@@ -16,7 +16,7 @@ use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_ec2::port::CreateFleetRequest;
-use tenon_planning::provision::{PoolInput, Purpose};
+use tenon_planning::provision::{GuessedVcpus, PoolInput, Purpose};
 
 use super::ObservedCluster;
 
@@ -28,7 +28,13 @@ impl ObservedCluster<'_> {
         let live = self.view.claims.values().filter(|claim| holds_node(claim)).count();
         let nodes_left =
             allowed.max_nodes.map(|most| most.saturating_sub(u32::try_from(live).unwrap_or(u32::MAX)));
-        let vcpus_left = allowed.max_vcpus.map(|most| most.saturating_sub(self.used_vcpus()));
+        let (vcpus_left, vcpus_guessed) = match allowed.max_vcpus {
+            Some(most) => {
+                let UsedVcpus { vcpus, guessed } = self.used_vcpus();
+                (Some(most.saturating_sub(vcpus)), guessed)
+            }
+            None => (None, None),
+        };
         let dynamic = self.snapshot.node_pools.iter().filter(|pool| plans(pool));
         dynamic
             .filter_map(|pool| {
@@ -40,6 +46,7 @@ impl ObservedCluster<'_> {
                     readiness: judged.readiness.clone(),
                     nodes_left,
                     vcpus_left,
+                    vcpus_guessed: vcpus_guessed.clone(),
                     standing: match purpose {
                         Purpose::PendingPods => judged.standing.max(judged.doubt),
                         Purpose::Replacement(_) => judged.standing,
@@ -105,31 +112,41 @@ impl ObservedCluster<'_> {
         templates.flat_map(|template| template.overrides).map(|from| from.instance_type).collect()
     }
 
-    /// The vCPUs of the cluster's nodes, whatever became of their pools. A claim without a known type counts as the largest
-    /// that it may be of, so that the cluster's limit holds.
-    fn used_vcpus(&self) -> u32 {
+    /// The vCPUs of the cluster's nodes, whatever became of their pools. A claim counts as its type, else as Nodes report
+    /// it, else as the largest that it may be of, so that the cluster's limit holds.
+    fn used_vcpus(&self) -> UsedVcpus {
         let types = self.described();
         let of_type = |name: &InstanceType| types.and_then(|types| types.get(name)).map(|facts| facts.vcpus);
         let largest = types.into_iter().flat_map(BTreeMap::values).map(|facts| facts.vcpus).max();
         // A launch has many claims, and its request is long.
         let mut asked: BTreeMap<&LaunchId, Option<u32>> = BTreeMap::new();
-        let mut used = 0_u32;
+        let mut used = UsedVcpus::default();
         for claim in self.view.claims.values().filter(|claim| holds_node(claim)) {
             let known = match claim.state.instance() {
-                Some(instance) => of_type(&instance.instance_type).or_else(|| self.reported_vcpus(claim)),
+                Some(instance) => of_type(&instance.instance_type)
+                    .or_else(|| self.reported_vcpus(claim, &instance.instance_type)),
                 None => *asked
                     .entry(&claim.launch)
                     .or_insert_with(|| self.asked_types(claim).iter().filter_map(of_type).max()),
             };
-            used = used.saturating_add(known.or(largest).unwrap_or_default());
+            match known {
+                Some(vcpus) => used.vcpus = used.vcpus.saturating_add(vcpus),
+                None => used.guess(claim, largest.unwrap_or_default()),
+            }
         }
         used
     }
 
-    /// The vCPUs that the claim's Node reports: EC2 may not describe its type any longer.
-    fn reported_vcpus(&self, claim: &Claim) -> Option<u32> {
-        let cpu = self.node_of(claim)?.capacity.get(&ResourceName::CPU);
-        u32::try_from(cpu.value_ceil()).ok().filter(|vcpus| *vcpus > 0)
+    /// The vCPUs that the claim's Node reports, else other Nodes of its type: EC2 may not describe the type any longer.
+    fn reported_vcpus(&self, claim: &Claim, instance_type: &InstanceType) -> Option<u32> {
+        let of_node = |node: &Node| {
+            u32::try_from(node.capacity.get(&ResourceName::CPU).value_ceil()).ok().filter(|vcpus| *vcpus > 0)
+        };
+        let is_of_type = |node: &&Node| {
+            node.meta.labels.get(labels::INSTANCE_TYPE).map(String::as_str) == Some(instance_type.as_str())
+        };
+        let own = self.node_of(claim).and_then(of_node);
+        own.or_else(|| self.snapshot.nodes.iter().filter(is_of_type).filter_map(of_node).max())
     }
 
     /// The types that EC2 describes, as far as the catalogue ever had them: a type's vCPUs don't change.
@@ -137,6 +154,24 @@ impl ObservedCluster<'_> {
         match &*self.view.parts.get(&CatalogPart::InstanceTypes)?.data {
             PartData::InstanceTypes(types) => Some(types),
             PartData::Offerings(_) | PartData::OnDemandPrices(_) | PartData::SpotPrices(_) => None,
+        }
+    }
+}
+
+/// The vCPUs that count against the cluster's limit.
+#[derive(Default)]
+struct UsedVcpus {
+    vcpus: u32,
+    /// The claims of which nothing tells the size.
+    guessed: Option<GuessedVcpus>,
+}
+
+impl UsedVcpus {
+    fn guess(&mut self, claim: &Claim, each: u32) {
+        self.vcpus = self.vcpus.saturating_add(each);
+        match &mut self.guessed {
+            Some(guessed) => guessed.more = guessed.more.saturating_add(1),
+            None => self.guessed = Some(GuessedVcpus { first: claim.name.clone(), more: 0, each }),
         }
     }
 }
