@@ -76,6 +76,18 @@ fn every_function_is_built_logs_and_keeps_what_it_gave_up_on() {
     }
 }
 
+/// A creation that comes after its stack's rollback would leave an entry that no stack deletes.
+#[test]
+fn no_attempt_of_the_registry_outlives_cloudformations_wait() {
+    let (region, cluster) = (document("template.yaml"), document("infra/cluster.yaml"));
+    let function = &region["Resources"]["RegistryFunction"]["Properties"];
+    let seconds = |value: &Value| value.as_u64().unwrap();
+    let begins = seconds(&function["EventInvokeConfig"]["MaximumEventAgeInSeconds"]);
+    let ends = begins + seconds(&function["Timeout"]);
+    let waits = seconds(&cluster["Resources"]["Registry"]["Properties"]["ServiceTimeout"]);
+    assert!(ends < waits, "the last attempt ends after {ends} s, and CloudFormation waits for {waits} s");
+}
+
 #[test]
 fn what_fails_ends_in_a_queue_that_an_alarm_looks_at() {
     let stack = document("template.yaml");
