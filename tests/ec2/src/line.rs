@@ -150,7 +150,7 @@ impl<'a, S: Server> Line<'a, S> {
             gates: Default::default(),
             agent_queue: String::new(),
             agent_role: String::new(),
-            launch_role: None,
+            launch_role: self.server.launch_role(&self.cluster),
             allowed: Allowances {
                 node_roles: BTreeMap::from([("nodes".to_owned(), "nodes".to_owned())]),
                 subnet_tags: world.clone(),

@@ -12,7 +12,7 @@ use aws_types::SdkConfig;
 use tenon_aws::{
     AwsAuthorizationMessages, AwsEc2, AwsInstanceProfiles, AwsParameters, AwsPricing, AwsZonalShift,
 };
-use tenon_domain::id::{ImageId, SubnetId, Zone};
+use tenon_domain::id::{ClusterName, ImageId, SubnetId, Zone};
 use tenon_ec2::Ec2Account;
 use tenon_ec2::port::ImageState;
 use tenon_twin::{Call, CapacityPool, RegionTwin};
@@ -276,6 +276,10 @@ impl Server for MotoServer {
 
     fn deny(&self, _: Call) {}
 
+    fn launch_role(&self, _: &ClusterName) -> Option<String> {
+        None
+    }
+
     fn pass(&self, _: i64) {}
 }
 
@@ -306,6 +310,10 @@ impl Server for WireServer {
 
     fn deny(&self, call: Call) {
         self.served.deny(call);
+    }
+
+    fn launch_role(&self, cluster: &ClusterName) -> Option<String> {
+        self.served.launch_role(cluster)
     }
 
     fn pass(&self, seconds: i64) {

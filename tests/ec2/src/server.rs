@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tenon_domain::id::{ImageId, SecurityGroupId, SubnetId, Zone};
+use tenon_domain::id::{ClusterName, ImageId, SecurityGroupId, SubnetId, Zone};
 use tenon_ec2::port::{
     CreateFleetRequest, CreateLaunchTemplate, FleetLaunchTemplate, FleetOverride, FleetTags, ImageState,
     LaunchTemplateData, OnDemandAllocation, SpotAllocation, TagFilter, Tags, TargetCapacityType,
@@ -35,6 +35,9 @@ pub trait Server {
     fn exhaust(&self, pool: CapacityPool);
     /// Denies a call, where the server knows of rights.
     fn deny(&self, call: Call);
+    /// The ARN of a new launch role of a cluster, where the server knows of rights. From then on nobody launches by other
+    /// rights.
+    fn launch_role(&self, cluster: &ClusterName) -> Option<String>;
     /// Lets so many seconds pass, where the server's time isn't the real one.
     fn pass(&self, seconds: i64);
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use tenon_domain::id::ClusterName;
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::data::Ec2Data;
 use tenon_ec2::port::{ImageArchitecture, ImageState, SecurityGroup, Subnet, Tags};
@@ -144,6 +145,12 @@ impl Server for TwinServer {
 
     fn deny(&self, call: Call) {
         self.twin.deny(call, "denied by the test");
+    }
+
+    fn launch_role(&self, cluster: &ClusterName) -> Option<String> {
+        let arn = format!("arn:aws:iam::{}:role/tenon/us-east-1/tenon-{cluster}-launch", self.world.owner);
+        self.twin.add_launch_role(&arn, cluster);
+        Some(arn)
     }
 
     fn pass(&self, seconds: i64) {

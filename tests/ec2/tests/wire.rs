@@ -7,18 +7,20 @@ use std::collections::BTreeMap;
 use tenon_domain::api::node_class::PlacementGroupSelector;
 use tenon_domain::catalog::facts::PlacementStrategy;
 use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
-use tenon_domain::id::ReservationId;
+use tenon_domain::id::{ClusterName, ReservationId};
 use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
+use tenon_domain::tags;
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::port::{
     BlockDeviceMapping, CapacityReservation, CapacityReservationFilter, ImageArchitecture, ImageFilter,
-    InstanceFilter, InstanceStatusFilter, InterfaceKind, NetworkInterfaceSpec, PlacementGroup, PrimaryIpv6,
-    ReservationPreference, ResourceFilter, SnapshotState, StatusCheck, TargetCapacityType, VolumeSnapshot,
+    InstanceFilter, InstanceStatusFilter, InterfaceKind, LaunchRole, NetworkInterfaceSpec, PlacementGroup,
+    PrimaryIpv6, ReservationPreference, ResourceFilter, SnapshotState, StatusCheck, TargetCapacityType,
+    VolumeSnapshot,
 };
 use tenon_ec2::{
-    AuthorizationMessages, Ec2, Ec2Error, ErrorClass, InstanceProfiles, Parameters, Pricing, ZonalShift,
-    encoded_message,
+    AuthorizationMessages, Ec2, Ec2Error, ErrorClass, InstanceProfiles, LaunchRights, Parameters, Pricing,
+    ZonalShift, encoded_message,
 };
 use tenon_ec2_tests::{Server, WireServer, edges, run};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, Impairment, NewImage};
@@ -91,6 +93,36 @@ fn snapshots_are_found_with_their_owner_and_images_name_theirs() {
         }
         assert_eq!(*facts, expected);
         assert_eq!(ec2.describe_snapshots(&of(&own)).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn a_launch_role_launches_for_its_own_cluster_alone() {
+    run(async {
+        let server = WireServer::new().await;
+        let (ec2, twin) = (server.ec2(), server.twin());
+        let cluster: ClusterName = "prod".parse().unwrap();
+        let arn = "arn:aws:iam::111122223333:role/tenon/us-east-1/tenon-prod-launch".to_owned();
+        let role = LaunchRole { arn, cluster: cluster.clone() };
+        assert_eq!(ec2.launching(&role).await.unwrap_err().class(), ErrorClass::Unauthorized);
+        twin.add_launch_role(&role.arn, &cluster);
+        let by_role = ec2.launching(&role).await.unwrap();
+        let template = |name: &str, cluster: &str| {
+            let mut template = server.world().template();
+            template.name = name.to_owned();
+            template.tags.insert(tags::CLUSTER.to_owned(), cluster.to_owned());
+            template
+        };
+        by_role.create_launch_template(&template("own", "prod")).await.unwrap();
+        let error = by_role.create_launch_template(&template("others", "next")).await.unwrap_err();
+        assert_eq!(error.class(), ErrorClass::Unauthorized);
+        let error = ec2.create_launch_template(&template("by-nobody", "prod")).await.unwrap_err();
+        assert_eq!(error.class(), ErrorClass::Unauthorized);
+        // A session is kept while it lasts.
+        let asked = || twin.calls()[&Call::AssumeRole].made;
+        let before = asked();
+        ec2.launching(&role).await.unwrap();
+        assert_eq!(asked(), before);
     });
 }
 

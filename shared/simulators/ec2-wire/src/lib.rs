@@ -7,8 +7,8 @@
 //! Invariant: an unknown parameter refuses the request, so that nothing in an adapter's request is ignored. Sources:
 //! "Amazon EC2 API Reference", version 2016-11-15, Query requests; "AWS Price List Query API", GetProducts; "Zonal
 //! Shift API Reference", GetManagedResource; "AWS Systems Manager API Reference", GetParameters; "IAM API Reference",
-//! version 2010-05-08, GetInstanceProfile; "STS API Reference", version 2011-06-15, DecodeAuthorizationMessage (all read
-//! November 2026).
+//! version 2010-05-08, GetInstanceProfile; "STS API Reference", version 2011-06-15, AssumeRole and
+//! DecodeAuthorizationMessage (all read November 2026).
 
 mod answer;
 mod authorization_message;
@@ -16,6 +16,7 @@ mod error;
 mod fleet;
 mod form;
 mod instance_profile;
+mod launch_role;
 mod parameters;
 mod pricing;
 mod request;

@@ -24,6 +24,7 @@ use crate::error::{WireError, of_call, refused};
 use crate::fleet;
 use crate::form::FormFields;
 use crate::instance_profile;
+use crate::launch_role::{self, RoleSessions};
 use crate::parameters;
 use crate::pricing;
 use crate::request::{RunMode, WireRequest};
@@ -38,6 +39,7 @@ const VERSION: &str = "2016-11-15";
 struct Served {
     twin: RegionTwin,
     requests: Arc<AtomicU64>,
+    sessions: RoleSessions,
 }
 
 impl Served {
@@ -51,7 +53,7 @@ impl Served {
 /// # Errors
 /// When the listener fails.
 pub async fn serve(twin: RegionTwin, listener: TcpListener) -> io::Result<()> {
-    let served = Served { twin, requests: Arc::default() };
+    let served = Served { twin, requests: Arc::default(), sessions: RoleSessions::default() };
     let router = Router::new()
         .route("/", post(handle))
         .route("/managedresources/{*arn}", get(managed_resource))
@@ -97,6 +99,8 @@ async fn handle(State(served): State<Served>, headers: HeaderMap, body: Bytes) -
     }
     let of_service = if instance_profile::is_asked(&body) {
         Some(instance_profile::answer(&served.twin, &body, &request_id).await)
+    } else if launch_role::is_asked(&body) {
+        Some(launch_role::answer(&served.twin, &served.sessions, &body, &request_id))
     } else if authorization_message::is_asked(&body) {
         Some(authorization_message::answer(&served.twin, &body, &request_id).await)
     } else {
@@ -115,7 +119,11 @@ async fn handle(State(served): State<Served>, headers: HeaderMap, body: Bytes) -
         Ok(read) => read,
         Err(refusal) => return refuse(&refusal, &request_id),
     };
-    match call(&served.twin, request).await {
+    let caller = match served.sessions.caller(&headers, &served.twin) {
+        Ok(caller) => caller,
+        Err(refusal) => return refuse(&refusal, &request_id),
+    };
+    match call(&caller, request).await {
         Ok(content) => {
             let document = Xml::document(&format!("{action}Response"), |xml| {
                 xml.text("requestId", &request_id);

@@ -30,19 +30,26 @@ impl RegionTwin {
     pub fn remove_launch_role(&self, arn: &str) {
         self.with(|state| state.launch_roles.remove(arn));
     }
+
+    /// STS's AssumeRole: the account by the role's rights.
+    ///
+    /// # Errors [`Ec2Error`] as STS's: a role that doesn't exist is denied.
+    pub fn assume_role(&self, arn: &str) -> Result<Self, Ec2Error> {
+        let cluster = self.call(Call::AssumeRole, Cost::PLAIN, |state| {
+            let found = state.launch_roles.get(arn).cloned();
+            found.ok_or_else(|| {
+                error(Call::AssumeRole, "AccessDenied", "not authorized to perform: sts:AssumeRole")
+            })
+        })?;
+        Ok(Self { by: Some(cluster), ..self.clone() })
+    }
 }
 
 impl LaunchRights for RegionTwin {
     type Launcher = Self;
 
     async fn launching(&self, role: &LaunchRole) -> Result<Self, Ec2Error> {
-        let cluster = self.call(Call::AssumeRole, Cost::PLAIN, |state| {
-            let found = state.launch_roles.get(&role.arn).cloned();
-            found.ok_or_else(|| {
-                error(Call::AssumeRole, "AccessDenied", "not authorized to perform: sts:AssumeRole")
-            })
-        })?;
-        Ok(Self { by: Some(cluster), ..self.clone() })
+        self.assume_role(&role.arn)
     }
 }
 
