@@ -86,11 +86,10 @@ fn scheduled(role: &str, stacks: &[Stack]) -> Result<Vec<Request>, String> {
     for stack in stacks {
         for (_, schedule) in stack.of_kind("AWS::Scheduler::Schedule")? {
             let text = |pointer: &str| schedule.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            let of = match text("/Name").split_once("sweep-") {
-                Some((_, rest)) => {
-                    let cluster = ["classes-", "shifts-"].iter().find_map(|kind| rest.strip_prefix(kind));
-                    format!("scheduler of {}", cluster.unwrap_or(rest))
-                }
+            let input: Value =
+                serde_json::from_str(text("/Target/Input")).map_err(|error| error.to_string())?;
+            let of = match input.get("cluster").and_then(Value::as_str) {
+                Some(cluster) => format!("scheduler of {cluster}"),
                 None => "scheduler".to_owned(),
             };
             if of != role {

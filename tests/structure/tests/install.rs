@@ -25,8 +25,10 @@ const FORMS: [(&str, usize); 2] = [("A new cluster", 18), ("An existing cluster"
 /// Sections after the first node.
 const LATER: [&str; 1] = ["Coming from Karpenter"];
 const COMMANDS_MOST: usize = 20;
-/// The longest name of a schedule. Source: EventBridge Scheduler API Reference, `CreateSchedule`, read 2026-11.
-const LONGEST_SCHEDULE: usize = 64;
+/// The longest name of a queue. Source: SQS API Reference, `CreateQueue`, read 2026-11.
+const LONGEST_QUEUE: usize = 80;
+/// The longest name of an alarm. Source: CloudWatch API Reference, `PutMetricAlarm`, read 2026-11.
+const LONGEST_ALARM: usize = 255;
 /// A template, and what its copy is named on a page.
 const COPIES: [(&str, &str); 1] = [("target/cluster-retain.yaml", "infra/cluster.yaml")];
 
@@ -245,17 +247,32 @@ fn values_of_the_pages_are_the_charts() {
     assert!(needed.iter().all(|name| set.contains(name)), "{set:?}");
 }
 
-/// A name of a schedule is the installation's, its own words and the cluster's.
+/// The name of its agent's queue is the installation's, a word and the cluster's. Nothing else of the stack is nearer to its
+/// limit.
 #[test]
-fn the_page_says_how_long_a_clusters_name_may_be() {
+fn the_page_and_the_stack_say_how_long_a_clusters_name_may_be() {
     let stack = document("infra/cluster.yaml");
-    let resources = stack["Resources"].as_object().unwrap().values();
-    let schedules = resources.filter(|resource| resource["Type"] == "AWS::Scheduler::Schedule");
-    let names = schedules.map(|schedule| schedule["Properties"]["Name"]["Fn::Sub"].as_str().unwrap());
-    let rest = names.map(|name| name.replace("${Installation}", "tenon").replace("${Cluster}", "").len());
-    let most = LONGEST_SCHEDULE - rest.max().unwrap();
+    let resources = stack["Resources"].as_object().unwrap();
+    let rest = |name: &Value| {
+        let name = name["Fn::Sub"].as_str().unwrap();
+        name.replace("${Installation}", "tenon").replace("${Cluster}", "").len()
+    };
+    let most = LONGEST_QUEUE - rest(&resources["AgentQueue"]["Properties"]["QueueName"]);
     let said = format!("a cluster's name of at most {most} characters");
     assert!(read(INSTALL).contains(&said), "{INSTALL} doesn't say `{said}`");
+    let parameter = &stack["Parameters"]["Cluster"];
+    let pattern = parameter["AllowedPattern"].as_str().unwrap();
+    assert!(pattern.ends_with(&format!("{{0,{}}}", most - 1)), "{pattern}");
+    let told = parameter["ConstraintDescription"].as_str().unwrap();
+    assert!(told.contains(&format!("at most {most} characters")), "{told}");
+    for schedule in resources.values().filter(|resource| resource["Type"] == "AWS::Scheduler::Schedule") {
+        assert!(schedule["Properties"]["Name"].is_null(), "{schedule}: a name has 64 characters");
+    }
+    let alarms = resources.values().filter(|resource| resource["Type"] == "AWS::CloudWatch::Alarm");
+    for alarm in alarms {
+        let name = &alarm["Properties"]["AlarmName"];
+        assert!(rest(name) + most <= LONGEST_ALARM, "{name}");
+    }
 }
 
 /// Whoever raises the version says on the page which releases may follow which.
