@@ -54,6 +54,9 @@ const AFTER_LAUNCHES: SignedDuration = SignedDuration::from_secs(10);
 /// How long an edit of NodePools may go unseen that lets a class be used for another architecture: without pending pods
 /// no wake is for NodePools.
 const POOLS_LOOKED_AT_EVERY: SignedDuration = SignedDuration::from_hours(1);
+/// How long the lease is kept for the cluster that waits: it comes back within [`SPREAD_SECONDS`] and the second to which
+/// SQS rounds a delay up. Without this, a cluster whose users edit its classes all the time could take every lease.
+const KEPT_FOR_WAITING: SignedDuration = SignedDuration::from_secs(10);
 /// Clusters that wait for the lease come back within so many seconds, each at its own.
 const SPREAD_SECONDS: u8 = 8;
 
@@ -184,14 +187,17 @@ impl<P: Ports> Asking<'_, P> {
         let items = self.ports.table().batch_get(std::slice::from_ref(&key), Consistency::Strong).await?;
         let known: Option<DryRunLease> =
             items.get(&key).map(|item| form::from_item(&key, item)).transpose().map_err(form_error)?;
-        if let Some(known) = known.as_ref().filter(|known| known.free_at > now) {
-            return Ok(Err(later(known.free_at, self.spread(now))));
+        let taken_until = known.as_ref().map(|known| self.not_before(known)).filter(|at| *at > now);
+        if let (Some(known), Some(at)) = (&known, taken_until) {
+            self.wait_for(known).await?;
+            return Ok(Err(later(at, self.spread(now))));
         }
         let revision = known.map_or(0, |known| known.revision);
         let taken = DryRunLease {
             revision: revision.saturating_add(1),
             free_at: later(now, BETWEEN_DRY_RUNS),
             cluster: self.cluster.clone(),
+            waiting: None,
         };
         let before = if revision == 0 { Expect::Absent } else { Expect::Revision(revision) };
         Ok(if self.write_lease(&taken, before).await? {
@@ -199,6 +205,23 @@ impl<P: Ports> Asking<'_, P> {
         } else {
             Err(later(now, self.spread(now)))
         })
+    }
+
+    /// When this cluster may ask: once the lease is free, and a cluster that waits had its turn.
+    fn not_before(&self, known: &DryRunLease) -> Timestamp {
+        match &known.waiting {
+            Some(first) if first != self.cluster => later(known.free_at, KEPT_FOR_WAITING),
+            Some(_) | None => known.free_at,
+        }
+    }
+
+    /// Lets this cluster go first, if no other waits. The revision stays: whoever has the lease may still postpone it.
+    async fn wait_for(&self, known: &DryRunLease) -> Result<(), HandlerError> {
+        if known.waiting.is_none() && known.cluster != *self.cluster {
+            let asked = DryRunLease { waiting: Some(self.cluster.clone()), ..known.clone() };
+            self.write_lease(&asked, Expect::Revision(known.revision)).await?;
+        }
+        Ok(())
     }
 
     /// Whether nobody else wrote it first.

@@ -2,14 +2,14 @@
 
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{ClassStatus, ConditionReason, ConditionStatus, ConditionType};
-use tenon_domain::id::ImageId;
+use tenon_domain::id::{ClusterName, ImageId};
 use tenon_domain::image::BootMode;
 use tenon_domain::launch_verdict::{ClassVerdicts, LaunchVerdict, VerdictOutcome, VerdictSource};
 use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_ec2::port::ImageArchitecture;
 use tenon_table::Key;
 use tenon_table::items::form::ItemForm;
-use tenon_table::items::{add_step, keys, set};
+use tenon_table::items::{DryRunLease, add_step, keys, set};
 use tenon_twin::NewImage;
 
 use super::*;
@@ -97,6 +97,37 @@ fn a_class_is_asked_about_once_for_each_architecture_one_a_wake_and_a_second() {
     }
     assert_eq!(dry_runs(&cluster), 2);
     assert!(cluster.world.ec2.instances().is_empty());
+}
+
+/// The lease is the region's.
+#[test]
+fn a_cluster_that_waits_for_a_dry_run_goes_before_the_one_that_asked_last() {
+    let cluster = awaiting(0);
+    let key = keys::dry_run(&cluster.world.installation.region);
+    let name = |text: &str| text.parse::<ClusterName>().unwrap();
+    let put = |asked: &str, waiting: Option<&str>, seconds: i64| {
+        let free_at = cluster.world.clock.now() + SignedDuration::from_secs(seconds);
+        let lease = DryRunLease { revision: 1, free_at, cluster: name(asked), waiting: waiting.map(name) };
+        cluster.put(set(key.clone(), &lease)).unwrap();
+    };
+    let waiting = || {
+        let lease: DryRunLease = from_item(&key, &cluster.world.table.peek(&key).unwrap()).unwrap();
+        (lease.cluster, lease.waiting)
+    };
+    put("next", None, 5);
+    wake(&cluster);
+    assert_eq!((dry_runs(&cluster), waiting()), (0, (name("next"), Some(name("prod")))));
+    advance(&cluster, SignedDuration::from_secs(14));
+    wake(&cluster);
+    assert_eq!((dry_runs(&cluster), waiting()), (1, (name("prod"), None)));
+    put("prod", Some("next"), 0);
+    advance(&cluster, SignedDuration::from_secs(9));
+    wake(&cluster);
+    assert_eq!((dry_runs(&cluster), waiting()), (1, (name("prod"), Some(name("next")))));
+    // The other doesn't come.
+    advance(&cluster, SignedDuration::from_secs(20));
+    wake(&cluster);
+    assert_eq!((dry_runs(&cluster), waiting()), (2, (name("prod"), None)));
 }
 
 #[test]

@@ -98,6 +98,8 @@ pub struct DryRunLease {
     pub free_at: Timestamp,
     /// For which cluster the last one was asked.
     pub cluster: ClusterName,
+    /// The first cluster that found it taken since, and goes first.
+    pub waiting: Option<ClusterName>,
 }
 
 impl ItemForm for DryRunLease {
@@ -105,6 +107,7 @@ impl ItemForm for DryRunLease {
         to.number(REVISION, self.revision);
         to.time("free_at", self.free_at);
         to.text("cluster", &self.cluster);
+        to.text_if("waiting", self.waiting.as_ref());
     }
 
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
@@ -112,6 +115,7 @@ impl ItemForm for DryRunLease {
             revision: from.u64(REVISION)?,
             free_at: from.time("free_at")?,
             cluster: from.parsed("cluster")?,
+            waiting: from.parsed_if("waiting")?,
         })
     }
 }

@@ -111,7 +111,9 @@ fn every_kind_has_its_golden_form_and_reads_back() {
     golden(text, keys::instance(&owner.instance), &owner);
     golden(text, keys::image(r, &image_record().id), &image_record());
     golden(text, keys::image_sweep(r), &image_sweep());
-    golden(text, keys::dry_run(r), &DryRunLease { revision: 3, free_at: at("00:00:08"), cluster: cluster() });
+    let waiting = Some("next".parse().unwrap());
+    let lease = DryRunLease { revision: 3, free_at: at("00:00:08"), cluster: cluster(), waiting };
+    golden(text, keys::dry_run(r), &lease);
     golden(text, keys::unavailable(r, &mark().key), &mark());
     golden(text, keys::unavailable(r, &probed_quota().key), &probed_quota());
     golden(text, keys::learned(r, &learned().instance_type, &learned().image, &cluster()), &learned());
