@@ -1,10 +1,7 @@
 //! The usage of the region, an idle and a busy cluster stays within limits, line by line: half a day of the whole
 //! region and an hour of each cluster in a small one, projected to a month. docs/bill.md has whole days.
-#![expect(
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    reason = "helpers of an integration test aren't inside #[test] functions"
-)]
+#![expect(clippy::indexing_slicing, reason = "helpers of integration tests aren't inside #[test] functions")]
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use std::process::Command;
 

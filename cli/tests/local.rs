@@ -1,9 +1,6 @@
 //! `local` as a user runs it, and the other commands against it.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of an integration test aren't inside #[test] functions"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+#![expect(clippy::panic, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};

@@ -1,10 +1,7 @@
 //! Output matches its schema in docs/schemas. Only the parts of JSON Schema that these schemas use are checked, which
 //! needs no whole validator.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of an integration test aren't inside #[test] functions"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+#![expect(clippy::panic, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use std::process::Command;
 

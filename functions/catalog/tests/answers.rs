@@ -1,10 +1,7 @@
 //! Malformed and incomplete answers of EC2: decisions and announcements.
-#![expect(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "helpers of an integration test aren't inside #[test] functions"
-)]
+#![expect(clippy::indexing_slicing, reason = "helpers of integration tests aren't inside #[test] functions")]
+#![expect(clippy::panic, reason = "helpers of an integration test aren't inside #[test] functions")]
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

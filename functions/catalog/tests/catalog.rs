@@ -1,8 +1,5 @@
 //! The catalogue, as planners and people see it.
-#![expect(
-    clippy::indexing_slicing,
-    reason = "helpers of an integration test aren't inside #[test] functions"
-)]
+#![expect(clippy::indexing_slicing, reason = "helpers of integration tests aren't inside #[test] functions")]
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use jiff::SignedDuration;

@@ -1,9 +1,6 @@
 //! Images as a user sees them: the table and the bus while EC2's images change.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
-#![expect(
-    clippy::indexing_slicing,
-    reason = "helpers of an integration test aren't inside #[test] functions"
-)]
+#![expect(clippy::indexing_slicing, reason = "helpers of integration tests aren't inside #[test] functions")]
 
 use std::collections::BTreeSet;
 

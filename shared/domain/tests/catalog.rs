@@ -1,10 +1,7 @@
 //! Labels and resources of instance types, with the values of aws/karpenter-provider-aws
 //! `pkg/providers/instancetype/suite_test.go`.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of an integration test aren't inside #[test] functions"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
+#![expect(clippy::panic, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -1,8 +1,5 @@
 //! Node classes as their users see them: their resources, and why they aren't ready.
-#![expect(
-    clippy::indexing_slicing,
-    reason = "helpers of an integration test aren't inside #[test] functions"
-)]
+#![expect(clippy::indexing_slicing, reason = "helpers of integration tests aren't inside #[test] functions")]
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
 mod answers;
