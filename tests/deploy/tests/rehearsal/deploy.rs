@@ -1,6 +1,7 @@
 //! Deploying both stacks, once and again.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tenon_domain::registry::Registry;
@@ -10,8 +11,9 @@ use tenon_table::{Key, Value};
 use crate::account::{ACCOUNT, INSTALLATION, REGION};
 use crate::cluster::CLUSTER;
 use crate::eks;
+use crate::install::{REGIONS, architecture, page_blocks};
 use crate::network::DISCOVERY;
-use crate::tools::{aws, root, sam};
+use crate::tools::{aws, root, sam, shell};
 use crate::world::rehearse;
 
 /// The issuer of the cluster's service account tokens.
@@ -27,14 +29,22 @@ async fn deploy(stack: &str, template: &str, parameters: &[String]) -> String {
     sam(&arguments).await.well(&format!("the deployment of `{template}`"))
 }
 
-/// The region's stack, on this machine's architecture: its binaries run here.
+/// The region's stack, by the installation page's own command; how long it took. As the page says, the architecture is that
+/// of the binaries, which run on this machine.
+async fn first_region_stack() -> Duration {
+    let mut commands = page_blocks().into_iter().flat_map(|block| block.commands);
+    let command = commands.find(|command| command.starts_with(REGIONS)).expect("the page deploys it");
+    let of = "Architecture=arm64";
+    assert!(command.contains(of), "the page says the architecture: {command}");
+    let command = command.replace(of, &format!("Architecture={}", architecture()));
+    let begun = Instant::now();
+    shell(&format!("export SAM_CLI_TELEMETRY=0\n{command}")).await.well(&command);
+    begun.elapsed()
+}
+
+/// The same stack again.
 async fn region_stack() -> String {
-    let architecture = match std::env::consts::ARCH {
-        "aarch64" => "arm64",
-        "x86_64" => "x86_64",
-        other => panic!("Lambda has no architecture `{other}`: rehearse on x86_64 or aarch64"),
-    };
-    deploy(INSTALLATION, "template.yaml", &[format!("Architecture={architecture}")]).await
+    deploy(INSTALLATION, "template.yaml", &[format!("Architecture={}", architecture())]).await
 }
 
 /// The stack of the one cluster.
@@ -63,13 +73,14 @@ async fn cluster_stack() -> String {
     deploy(&format!("{INSTALLATION}-{CLUSTER}"), "infra/cluster.yaml", &parameters).await
 }
 
-/// Deploys both, the region's first.
-pub(crate) async fn both_stacks() {
+/// Deploys both, the region's first; how long that took.
+pub(crate) async fn both_stacks() -> Duration {
     let bootstrap = root().join("target/functions/catalog/bootstrap");
     assert!(bootstrap.exists(), "`{}` isn't there: run `infra/build host`", bootstrap.display());
-    region_stack().await;
+    let took = first_region_stack().await;
     make_node_role().await;
     cluster_stack().await;
+    took
 }
 
 /// Makes the cluster in EKS, with the add-on for the agent's credentials. CloudFormation makes no access entries there.

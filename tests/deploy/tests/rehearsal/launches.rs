@@ -13,7 +13,12 @@ use crate::world::{RehearsalWorld, rehearse};
 
 /// The cluster's instances in EC2.
 pub(crate) async fn instances(account: &RehearsalAccount) -> Vec<Instance> {
-    let ours = Filter::builder().name("tag:tenon.dev/cluster").values(CLUSTER).build();
+    instances_of(account, CLUSTER).await
+}
+
+/// A cluster's instances in EC2.
+pub(crate) async fn instances_of(account: &RehearsalAccount, cluster: &str) -> Vec<Instance> {
+    let ours = Filter::builder().name("tag:tenon.dev/cluster").values(cluster).build();
     let found = account.ec2.describe_instances().filters(ours).send().await.expect("EC2 answers");
     found.reservations.unwrap_or_default().into_iter().flat_map(|r| r.instances.unwrap_or_default()).collect()
 }

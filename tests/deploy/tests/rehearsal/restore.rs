@@ -24,7 +24,7 @@ const COPY: &str = "tenon-restored";
 const SWITCH: [&str; 2] = ["4. Switch", "5. Give the table to the stack"];
 
 fn commands<'p>(blocks: impl Iterator<Item = &'p PageBlock>) -> String {
-    blocks.map(|block| block.commands.as_str()).collect()
+    blocks.flat_map(|block| &block.commands).flat_map(|command| [command.as_str(), "\n"]).collect()
 }
 
 async fn run(commands: &str) {

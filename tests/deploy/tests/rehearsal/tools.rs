@@ -38,7 +38,8 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-async fn run(command: &mut Command) -> Printed {
+/// Runs a program at the root of the checkout, without input.
+pub(crate) async fn run(command: &mut Command) -> Printed {
     let printed = command.current_dir(root()).stdin(Stdio::null()).output().await;
     let printed = printed.unwrap_or_else(|error| panic!("{command:?} doesn't start: {error}; {RUN}"));
     Printed {

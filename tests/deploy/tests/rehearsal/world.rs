@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -21,6 +21,15 @@ use crate::{catalog, deploy, doctor};
 pub(crate) struct RehearsalWorld {
     pub(crate) account: RehearsalAccount,
     pub(crate) cluster: Mutex<Cluster>,
+    pub(crate) region: RegionTimes,
+}
+
+/// How long the region took.
+pub(crate) struct RegionTimes {
+    /// Its stack, by `sam deploy`.
+    pub(crate) stack: Duration,
+    /// The catalogue, one part after the other.
+    pub(crate) catalogue: Duration,
 }
 
 /// Drives the clients' kept connections.
@@ -51,13 +60,14 @@ impl RehearsalWorld {
         doctor::names_what_is_missing().await;
         deploy::make_cluster().await;
         let begun = Instant::now();
-        deploy::both_stacks().await;
+        let stack = deploy::both_stacks().await;
         println!("both stacks deployed in {:.1} s", begun.elapsed().as_secs_f64());
         let begun = Instant::now();
         catalog::run_schedules(&account).await;
-        println!("the catalogue filled in {:.1} s", begun.elapsed().as_secs_f64());
+        let catalogue = begun.elapsed();
+        println!("the catalogue filled in {:.1} s", catalogue.as_secs_f64());
         let cluster = Cluster::join(&account).await;
-        Self { account, cluster: Mutex::new(cluster) }
+        Self { account, cluster: Mutex::new(cluster), region: RegionTimes { stack, catalogue } }
     }
 }
 
