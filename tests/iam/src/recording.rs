@@ -244,6 +244,6 @@ impl Signals for OverheardSignals {
 
     async fn wake(&self, function: FunctionName, cluster: &ClusterName, after: SignedDuration) {
         let body = wake_body(&self.installation, cluster);
-        self.note(&TaskSignal::Wake { function, body, after });
+        self.note(&TaskSignal::Wake { function, body, cluster: cluster.clone(), after });
     }
 }

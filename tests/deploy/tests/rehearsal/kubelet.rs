@@ -100,10 +100,10 @@ async fn pulled(image: &str, folder: &Path) -> Value {
 
 /// The environment of a pod's container.
 fn environment(pod: &Value) -> Vec<(String, String)> {
-    let of_pod = |path: &str| pod.pointer(&format!("/{}", path.replace('.', "/")));
     let variable = |entry: &Value| {
         let field = entry["valueFrom"]["fieldRef"]["fieldPath"].as_str();
-        let value = field.map_or(Some(&entry["value"]), of_pod).and_then(Value::as_str);
+        let of_pod = field.map(|path| format!("/{}", path.replace('.', "/")));
+        let value = of_pod.map_or(Some(&entry["value"]), |path| pod.pointer(&path)).and_then(Value::as_str);
         let name = entry["name"].as_str().expect("a variable has a name");
         let value = value.unwrap_or_else(|| panic!("`{name}` has a value: {entry}"));
         (name.to_owned(), value.to_owned())
