@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_domain::api::{Node, NodePool};
+use tenon_domain::api::{Ec2NodeClass, Node, NodePool};
 use tenon_domain::boot::BootRecord;
 use tenon_domain::catalog::LearnedRecord;
 use tenon_domain::claim::{Claim, LaunchedInstance};
@@ -177,6 +177,13 @@ impl LifecycleInput {
     pub fn pool_of(&self, claim: &Claim) -> Option<&NodePool> {
         let snapshot = self.snapshot.as_deref().ok()?;
         snapshot.node_pools.iter().find(|pool| pool.name == claim.pool)
+    }
+
+    /// The claim's class, from a fresh snapshot.
+    #[must_use]
+    pub fn class_of(&self, claim: &Claim) -> Option<&Ec2NodeClass> {
+        let snapshot = self.snapshot.as_deref().ok()?;
+        snapshot.node_classes.iter().find(|class| class.name == claim.class)
     }
 
     /// Whether the user deleted the claim's NodeClaim or its NodePool. Only a fresh snapshot after the claim's

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
+use tenon_domain::catalog::node_labels::labels_of_family;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, MinValuesState};
 use tenon_domain::class_hash::{ClassHash, PoolHash};
 use tenon_domain::labels;
@@ -102,6 +103,10 @@ fn node_labels(
 ) -> BTreeMap<String, String> {
     let mut found =
         input.types.get(&instance.instance_type).map(|record| record.labels.clone()).unwrap_or_default();
+    // The record's labels are those of the default family.
+    let family = input.class_of(claim).map(|class| labels_of_family(class.settings.ami_family));
+    let by_family = family.into_iter().flatten();
+    found.extend(by_family.map(|(key, value)| (key.to_owned(), value.to_owned())));
     if let Some(pool) = input.pool_of(claim) {
         let fixed = pool.template.requirements.iter();
         found.extend(fixed.filter_map(|requirement| {

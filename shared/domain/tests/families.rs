@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 use proptest::option;
 use proptest::prelude::*;
 use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
-use tenon_domain::catalog::node_labels::{published_labels, requirements};
+use tenon_domain::catalog::node_labels::{labels_of_type, published_labels, requirements};
 use tenon_domain::catalog::settings::{
     BlockDevice, EbsVolume, EvictionThreshold, InstanceStorePolicy, InterfaceType, KubeletConfiguration, MIB,
     NetworkInterface, PartsPerMillion, Reserved,
@@ -140,6 +140,18 @@ fn labels_follow_from_the_name_and_the_description() {
         ("mac2.metal", "kubernetes.io/arch", "[arm64_mac]"),
     ] {
         assert_eq!(label(name, key), expected, "{name} {key}");
+    }
+}
+
+/// Pods select nodes by it, so nodes have it, unlike the reference of instance types.
+#[test]
+fn nodes_say_whether_enclaves_run_on_them() {
+    for (name, expected) in [("m5.large", "false"), ("m5.xlarge", "true"), ("m6g.large", "true")] {
+        let found = labels_of_type(of(name), AmiFamily::Al2023);
+        assert_eq!(found[labels::NITRO_SANDBOX], expected, "{name}");
+        assert!(requirements(of(name), AmiFamily::Al2023).allows(labels::NITRO_SANDBOX, expected), "{name}");
+        let published = published_labels(of(name), AmiFamily::Al2023);
+        assert_eq!(found.len(), published.len() + 1, "{name}");
     }
 }
 

@@ -48,6 +48,7 @@ mod ec2;
 mod ended;
 mod forgotten;
 mod handler;
+mod labelled;
 mod learned;
 mod orphans;
 mod partition;

@@ -29,17 +29,30 @@ pub fn requirements(facts: &InstanceTypeFacts, family: AmiFamily) -> Requirement
     requirements
 }
 
-/// The published labels of a type: those with one value, except empty ones and `nitro-sandbox`, which Karpenter's
-/// reference of instance types lacks.
+/// The labels that a type gives its nodes: those with one value, except empty ones.
 #[must_use]
-pub fn published_labels(facts: &InstanceTypeFacts, family: AmiFamily) -> BTreeMap<&'static str, String> {
+pub fn labels_of_type(facts: &InstanceTypeFacts, family: AmiFamily) -> BTreeMap<&'static str, String> {
     values(facts, family)
         .into_iter()
-        .filter(|(key, _)| *key != labels::NITRO_SANDBOX)
         .filter_map(|(key, value)| {
             value.filter(|value| !value.is_empty()).map(|value| (key, value.into_owned()))
         })
         .collect()
+}
+
+/// The same without `nitro-sandbox`, which Karpenter's reference of instance types lacks.
+#[must_use]
+pub fn published_labels(facts: &InstanceTypeFacts, family: AmiFamily) -> BTreeMap<&'static str, String> {
+    let mut published = labels_of_type(facts, family);
+    published.remove(labels::NITRO_SANDBOX);
+    published
+}
+
+/// The labels of a family's nodes that a type doesn't give them under the default family: those of Windows.
+#[must_use]
+pub fn labels_of_family(family: AmiFamily) -> BTreeMap<&'static str, &'static str> {
+    let windows = |build| BTreeMap::from([(labels::OS, "windows"), (labels::WINDOWS_BUILD, build)]);
+    family.windows_build().map(windows).unwrap_or_default()
 }
 
 fn values(facts: &InstanceTypeFacts, family: AmiFamily) -> Vec<(&'static str, LabelText<'_>)> {

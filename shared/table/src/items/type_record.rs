@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tenon_domain::catalog::node_labels::published_labels;
+use tenon_domain::catalog::node_labels::labels_of_type;
 use tenon_domain::catalog::{InstanceTypeFacts, NodeSettings, node_shape};
 use tenon_domain::id::{InstanceType, Region};
 use tenon_domain::money::{Currency, UsdPerHour};
@@ -37,7 +37,7 @@ impl TypeRecord {
     #[must_use]
     pub fn described(facts: &InstanceTypeFacts) -> Self {
         let settings = NodeSettings::default();
-        let labels = published_labels(facts, settings.ami_family);
+        let labels = labels_of_type(facts, settings.ami_family);
         Self {
             name: facts.name.clone(),
             labels: labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
