@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState};
 use tenon_domain::id::ProviderId;
 use tenon_domain::labels;
-use tenon_domain::placement::LaunchPlacement;
+use tenon_domain::placement::{LaunchPlacement, Tenancy};
 use tenon_domain::reservation::LaunchedInto;
 use tenon_snapshot::NodeAction;
 use tenon_snapshot::object::{self, Kind, text};
@@ -85,6 +85,9 @@ fn requirements(claim: &Claim, template: &Value) -> Value {
         settled.push((labels::INSTANCE_TYPE, instance.instance_type.to_string()));
         settled.push((labels::ZONE, instance.zone.to_string()));
         settled.push((labels::CAPACITY_TYPE, instance.capacity_type.as_str().to_owned()));
+        if claim.tenancy != Tenancy::Default {
+            settled.push((labels::INSTANCE_TENANCY, claim.tenancy.as_str().to_owned()));
+        }
         let reserved = instance.reservation.iter().flat_map(LaunchedInto::labels);
         settled.extend(reserved.map(|(key, value)| (key, value.to_owned())));
         settled.extend(instance.placement.iter().flat_map(LaunchPlacement::labels));

@@ -119,6 +119,7 @@ fn node_labels(
         (labels::ZONE, instance.zone.to_string()),
         (labels::REGION, input.region.to_string()),
         (labels::CAPACITY_TYPE, instance.capacity_type.as_str().to_owned()),
+        (labels::INSTANCE_TENANCY, claim.tenancy.as_str().to_owned()),
         (labels::NODEPOOL, claim.pool.to_string()),
         (labels::EC2NODECLASS, claim.class.to_string()),
     ];

@@ -2,7 +2,7 @@
 
 use aws_sdk_ec2::types as sdk;
 use tenon_domain::catalog::facts::PlacementStrategy;
-use tenon_domain::placement::LaunchPlacement;
+use tenon_domain::placement::{LaunchPlacement, Tenancy};
 use tenon_ec2::port::PlacementGroup;
 
 use crate::reading::{Malformed, number, parsed, required};
@@ -20,12 +20,23 @@ pub(crate) fn placement_group(from: &sdk::PlacementGroup) -> Result<PlacementGro
     })
 }
 
+/// The placement of a template; `None` if it says nothing of it.
 pub(crate) fn specification(
-    of: &LaunchPlacement,
-) -> Result<sdk::LaunchTemplatePlacementRequest, NumberTooLarge> {
-    let partition = of.partition.map(|partition| whole(partition, "PartitionNumber")).transpose()?;
-    Ok(sdk::LaunchTemplatePlacementRequest::builder()
-        .group_id(of.group.as_str())
-        .set_partition_number(partition)
-        .build())
+    group: Option<&LaunchPlacement>,
+    tenancy: Tenancy,
+) -> Result<Option<sdk::LaunchTemplatePlacementRequest>, NumberTooLarge> {
+    let tenancy = match tenancy {
+        Tenancy::Default if group.is_none() => return Ok(None),
+        Tenancy::Default => None,
+        Tenancy::Dedicated => Some(sdk::Tenancy::Dedicated),
+    };
+    let partition = group.and_then(|of| of.partition);
+    let partition = partition.map(|partition| whole(partition, "PartitionNumber")).transpose()?;
+    Ok(Some(
+        sdk::LaunchTemplatePlacementRequest::builder()
+            .set_group_id(group.map(|of| of.group.to_string()))
+            .set_partition_number(partition)
+            .set_tenancy(tenancy)
+            .build(),
+    ))
 }

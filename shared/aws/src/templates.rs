@@ -64,7 +64,7 @@ fn data(data: &LaunchTemplateData) -> Result<sdk::RequestLaunchTemplateData, Num
         .set_block_device_mappings(list(devices))
         .set_metadata_options(data.metadata_options.as_ref().map(metadata_options).transpose()?)
         .set_monitoring(data.monitoring.map(monitoring))
-        .set_placement(data.placement.as_ref().map(placement::specification).transpose()?)
+        .set_placement(placement::specification(data.placement.as_ref(), data.tenancy)?)
         .set_cpu_options(data.nested_virtualization.map(cpu_options))
         .set_capacity_reservation_specification(data.reservations.as_ref().map(reservations::specification))
         .set_tag_specifications(interface_tags.map(|tags| vec![tags]));

@@ -1,6 +1,6 @@
-//! Placement groups of classes, launches and instances.
+//! Placement groups of classes, launches and instances, and their tenancy.
 //!
-//! Decides the partition that a launch asks for, and the labels of its nodes. `node-classes` decides which group a
+//! Decides the partition and the tenancy that a launch asks for, and the labels of its nodes. `node-classes` decides which group a
 //! class has. It doesn't decide in which partition EC2 puts an instance whose launch asks for none.
 //!
 //! Source: aws/karpenter-provider-aws `pkg/providers/instancetype/offering/placement_group_resolver.go`;
@@ -13,6 +13,32 @@ use crate::requirement::Requirements;
 
 /// The most partitions of a group. Source: the EC2 user guide, partition placement groups.
 const MAX_PARTITIONS: u32 = 7;
+
+crate::words! {
+    /// Whose hardware an instance runs on. Its words are EC2's, also the values of
+    /// `karpenter.k8s.aws/instance-tenancy`.
+    #[derive(Default)]
+    pub enum Tenancy {
+        /// Hardware that accounts share.
+        #[default]
+        Default = "default",
+        /// Hardware of the account alone.
+        Dedicated = "dedicated",
+    }
+}
+
+impl Tenancy {
+    /// The tenancy of a launch with these requirements: dedicated only if they rule out the other, as with the peer
+    /// (aws/karpenter-provider-aws `pkg/providers/instance/instance.go`).
+    #[must_use]
+    pub fn of(requirements: &Requirements) -> Self {
+        if requirements.allows(labels::INSTANCE_TENANCY, Self::Default.as_str()) {
+            Self::Default
+        } else {
+            Self::Dedicated
+        }
+    }
+}
 
 /// The placement group that a class resolved to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +118,20 @@ mod tests {
         check(PlacementStrategy::Partition, Some(&["4"]), None);
         check(PlacementStrategy::Spread, Some(&["2"]), None);
         check(PlacementStrategy::Cluster, None, None);
+    }
+
+    #[test]
+    fn a_launch_is_dedicated_only_if_its_requirements_leave_nothing_else() {
+        let check = |requirement: Option<Requirement>, expected| {
+            let requirements: Requirements = requirement.into_iter().collect();
+            assert_eq!(Tenancy::of(&requirements), expected, "{requirements:?}");
+        };
+        let key = labels::INSTANCE_TENANCY;
+        check(None, Tenancy::Default);
+        check(Some(Requirement::exists(key)), Tenancy::Default);
+        check(Some(Requirement::one_of(key, ["default", "dedicated"])), Tenancy::Default);
+        check(Some(Requirement::one_of(key, ["dedicated"])), Tenancy::Dedicated);
+        check(Some(Requirement::none_of(key, ["default"])), Tenancy::Dedicated);
     }
 
     #[test]

@@ -266,6 +266,7 @@ impl Building<'_> {
             security_groups: Some(
                 ready.status.security_groups.iter().map(|group| group.id.clone()).collect(),
             ),
+            tenancy: fleet.tenancy,
             ..Claim::planned(
                 first.name.clone(),
                 (first.pool.clone(), first.class.clone()),

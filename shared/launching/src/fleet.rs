@@ -15,7 +15,7 @@ use tenon_domain::catalog::facts::InstanceTypeFacts;
 use tenon_domain::catalog::{AmiFamily, CapacityType, InstanceTypeOption, NodeSettings};
 use tenon_domain::class_status::{ClassStatus, ClassSubnet, image_for};
 use tenon_domain::id::{ImageId, InstanceType};
-use tenon_domain::placement::LaunchPlacement;
+use tenon_domain::placement::{LaunchPlacement, Tenancy};
 use tenon_domain::registry::MinValuesPolicy;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::resources::ResourceName;
@@ -105,6 +105,8 @@ pub struct Fleet {
     pub reservation: Option<LaunchedInto>,
     /// The placement group of the launch.
     pub placement: Option<LaunchPlacement>,
+    /// The tenancy of the launch.
+    pub tenancy: Tenancy,
     /// Overrides by template, cheapest first. On demand their priorities say so to EC2, too.
     pub overrides: BTreeMap<TemplateKey, Vec<FleetOverride>>,
     /// The marks whose lease the launch takes.
@@ -178,6 +180,7 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
         capacity_type,
         reservation,
         placement: input.status.placement_group.as_ref().map(|group| group.place(&claim.requirements)),
+        tenancy: Tenancy::of(&claim.requirements),
         overrides: BTreeMap::new(),
         leases: BTreeSet::new(),
         unpriced: BTreeSet::new(),

@@ -19,7 +19,7 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{ImageId, ParseIdError, PlacementGroupId, ReservationId, SecurityGroupId};
 use tenon_domain::labels;
-use tenon_domain::placement::LaunchPlacement;
+use tenon_domain::placement::{LaunchPlacement, Tenancy};
 use tenon_domain::registry::Allowances;
 use tenon_domain::reservation::{LaunchedInto, ReservedCapacity};
 use tenon_domain::tags;
@@ -44,6 +44,8 @@ pub struct LaunchSite<'a> {
     pub reservation: Option<&'a LaunchedInto>,
     /// The placement group.
     pub placement: Option<&'a LaunchPlacement>,
+    /// The tenancy.
+    pub tenancy: Tenancy,
     /// How many EFA interfaces each instance has, unless the class names its interfaces.
     pub efa_interfaces: u32,
 }
@@ -55,6 +57,7 @@ impl<'a> LaunchSite<'a> {
         Self {
             reservation: fleet.reservation.as_ref(),
             placement: fleet.placement.as_ref(),
+            tenancy: fleet.tenancy,
             efa_interfaces: key.efa_interfaces,
         }
     }
@@ -108,6 +111,7 @@ pub fn template(
             site.reservation.map_or(ReservationPreference::None, only)
         }),
         placement: site.placement.cloned(),
+        tenancy: site.tenancy,
     };
     let nameless = CreateLaunchTemplate { name: String::new(), data, tags };
     let digest = Digest::of_texts([to_stored(&nameless).as_str()]).base36(NAME_DIGITS);
@@ -209,6 +213,15 @@ struct StoredTemplate {
     /// Absent without a placement group: old templates keep their name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     placement: Option<StoredPlacement>,
+    /// Absent for the default tenancy: old templates keep their name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tenancy: Option<StoredTenancy>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum StoredTenancy {
+    Dedicated,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -294,6 +307,10 @@ pub fn to_stored(request: &CreateLaunchTemplate) -> String {
             group: placement.group.to_string(),
             partition: placement.partition,
         }),
+        tenancy: match data.tenancy {
+            Tenancy::Default => None,
+            Tenancy::Dedicated => Some(StoredTenancy::Dedicated),
+        },
     };
     // Strings, numbers and lists with text keys: there is nothing that JSON can't hold.
     serde_json::to_string(&stored).unwrap_or_default()
@@ -341,6 +358,7 @@ pub fn from_stored(text: &str) -> Result<CreateLaunchTemplate, StoredTemplateErr
         network_interface_tags: stored.network_interface_tags,
         reservations: stored.reservations.map(preference).transpose().map_err(id)?,
         placement: stored.placement.map(placement).transpose().map_err(id)?,
+        tenancy: stored.tenancy.map_or(Tenancy::Default, |StoredTenancy::Dedicated| Tenancy::Dedicated),
     };
     Ok(CreateLaunchTemplate { name: stored.name, data, tags: stored.tags })
 }

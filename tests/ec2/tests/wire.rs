@@ -8,7 +8,7 @@ use tenon_domain::api::node_class::PlacementGroupSelector;
 use tenon_domain::catalog::facts::PlacementStrategy;
 use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
 use tenon_domain::id::{ClusterName, ReservationId};
-use tenon_domain::placement::LaunchPlacement;
+use tenon_domain::placement::{LaunchPlacement, Tenancy};
 use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::tags;
 use tenon_domain::zonal_shift::ShiftEnd;
@@ -154,6 +154,7 @@ fn a_template_may_say_everything_of_its_interfaces_and_processor() {
         let server = WireServer::new().await;
         let mut template = server.world().template();
         template.data.nested_virtualization = Some(NestedVirtualization::Enabled);
+        template.data.tenancy = Tenancy::Dedicated;
         template.data.network_interfaces = vec![
             NetworkInterfaceSpec {
                 card: Some(0),

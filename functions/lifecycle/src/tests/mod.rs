@@ -340,6 +340,7 @@ fn c116_a_node_is_told_to_register_and_then_is() {
         ("karpenter.sh/capacity-type", "on-demand"),
         ("karpenter.sh/nodepool", "default"),
         ("karpenter.k8s.aws/ec2nodeclass", "default"),
+        ("karpenter.k8s.aws/instance-tenancy", "default"),
         ("team", "web"),
     ] {
         assert_eq!(action.labels.get(key).map(String::as_str), Some(value), "{key}");

@@ -1,7 +1,7 @@
 //! Launch templates, tags and terminations.
 
 use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
-use tenon_domain::placement::LaunchPlacement;
+use tenon_domain::placement::{LaunchPlacement, Tenancy};
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InstanceState,
@@ -54,6 +54,7 @@ fn template() -> CreateLaunchTemplate {
             network_interface_tags: tags("n"),
             reservations: Some(ReservationPreference::Only("cr-1".parse().unwrap())),
             placement: Some(LaunchPlacement { group: "pg-1".parse().unwrap(), partition: Some(2) }),
+            tenancy: Tenancy::Dedicated,
         },
         tags: tags("k"),
     }
@@ -88,6 +89,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("LaunchTemplateData.Monitoring.Enabled", "false"),
     ("LaunchTemplateData.Placement.GroupId", "pg-1"),
     ("LaunchTemplateData.Placement.PartitionNumber", "2"),
+    ("LaunchTemplateData.Placement.Tenancy", "dedicated"),
     ("LaunchTemplateData.SecurityGroupId.1", "sg-1"),
     ("LaunchTemplateData.TagSpecification.1.ResourceType", "network-interface"),
     ("LaunchTemplateData.TagSpecification.1.Tag.1.Key", "n"),

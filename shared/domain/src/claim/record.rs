@@ -14,7 +14,7 @@ use crate::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
     SecurityGroupId, SubnetId, Zone,
 };
-use crate::placement::LaunchPlacement;
+use crate::placement::{LaunchPlacement, Tenancy};
 use crate::reservation::LaunchedInto;
 use crate::resources::ResourceList;
 
@@ -53,6 +53,8 @@ pub struct Claim {
     pub terms: Option<Terms>,
     /// Whether it has its pool's `minValues`.
     pub min_values: MinValuesState,
+    /// The tenancy that its launch asks for.
+    pub tenancy: Tenancy,
     /// Requests of its pods and of the DaemonSets, as in `spec.resources.requests`.
     pub requests: ResourceList,
 }
@@ -415,6 +417,7 @@ impl Claim {
             role: CommandRole::None,
             terms: None,
             min_values: MinValuesState::AsWritten,
+            tenancy: Tenancy::Default,
             requests: ResourceList::new(),
         }
     }

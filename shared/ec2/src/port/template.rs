@@ -3,7 +3,7 @@
 use tenon_domain::Timestamp;
 use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
 use tenon_domain::id::{ImageId, SecurityGroupId};
-use tenon_domain::placement::LaunchPlacement;
+use tenon_domain::placement::{LaunchPlacement, Tenancy};
 
 use super::{ReservationPreference, TagFilter, Tags};
 
@@ -140,6 +140,8 @@ pub struct LaunchTemplateData {
     pub reservations: Option<ReservationPreference>,
     /// Its placement group.
     pub placement: Option<LaunchPlacement>,
+    /// Its tenancy; the default one is its VPC's.
+    pub tenancy: Tenancy,
 }
 
 /// A request for a launch template.

@@ -7,7 +7,7 @@ use tenon_domain::catalog::facts::PlacementStrategy;
 use tenon_domain::id::NamespacedName;
 use tenon_domain::labels;
 use tenon_domain::launch::{CountedPod, PODS_PER_LAUNCH};
-use tenon_domain::placement::{LaunchPlacement, ResolvedPlacementGroup};
+use tenon_domain::placement::{LaunchPlacement, ResolvedPlacementGroup, Tenancy};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::reservation::ReservationKind;
@@ -148,6 +148,21 @@ fn a_launch_names_its_classs_placement_group_and_a_required_partition() {
     check(None, None, "karpenter.k8s.aws/placement-group-id=pg-1,karpenter.sh/");
     let both = "karpenter.k8s.aws/placement-group-id=pg-1,karpenter.k8s.aws/placement-group-partition=2";
     check(Some("2"), Some(2), both);
+}
+
+#[test]
+fn a_claim_that_requires_dedicated_hardware_is_launched_on_it() {
+    let check = |allowed: &[&str], expected: Tenancy| {
+        let mut claim = planned("default-a", &SMALL);
+        claim.requirements.add(Requirement::one_of(labels::INSTANCE_TENANCY, allowed.iter().copied()));
+        let found = built(&[claim]);
+        let launch = &found.launches[0];
+        assert_eq!(launch.claims[0].tenancy, expected, "{allowed:?}");
+        let (_, template) = &launch.templates[0];
+        assert_eq!(template.data.tenancy, expected, "{allowed:?}");
+    };
+    check(&["dedicated"], Tenancy::Dedicated);
+    check(&["default", "dedicated"], Tenancy::Default);
 }
 
 #[test]

@@ -213,6 +213,18 @@ fn a_template_names_its_placement_group_and_is_stored_as_before_without_one() {
 }
 
 #[test]
+fn a_template_names_a_dedicated_tenancy_and_is_stored_as_before_without_one() {
+    let made = |tenancy| made_at(&[], LaunchSite { tenancy, ..LaunchSite::default() }, |_, _| ());
+    let (plain, dedicated) = (made(Tenancy::Default), made(Tenancy::Dedicated));
+    assert!(!to_stored(&plain).contains("tenancy"), "{}", to_stored(&plain));
+    assert_eq!(dedicated.data.tenancy, Tenancy::Dedicated);
+    assert_ne!(dedicated.name, plain.name);
+    for made in [&plain, &dedicated] {
+        assert_eq!(from_stored(&to_stored(made)).unwrap(), *made);
+    }
+}
+
+#[test]
 fn a_stored_template_reads_back() {
     let one = made(&[("team", "a")]);
     assert_eq!(from_stored(&to_stored(&one)).unwrap(), one);

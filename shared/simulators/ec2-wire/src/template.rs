@@ -2,7 +2,7 @@
 
 use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
 use tenon_domain::id::SecurityGroupId;
-use tenon_domain::placement::LaunchPlacement;
+use tenon_domain::placement::{LaunchPlacement, Tenancy};
 use tenon_ec2::port::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InterfaceKind,
     LaunchTemplateData, MetadataTokens, Monitoring, NetworkInterfaceSpec, PrimaryIpv6, ReservationPreference,
@@ -115,6 +115,7 @@ fn network(form: &mut FormFields) -> Result<(Vec<NetworkInterfaceSpec>, Vec<Secu
 
 fn data(form: &mut FormFields) -> Result<LaunchTemplateData, WireError> {
     let (network_interfaces, security_groups) = network(form)?;
+    let (placement, tenancy) = form.structure("Placement", placement)?.unwrap_or_default();
     Ok(LaunchTemplateData {
         image: form.parsed("ImageId")?,
         security_groups,
@@ -127,13 +128,19 @@ fn data(form: &mut FormFields) -> Result<LaunchTemplateData, WireError> {
         nested_virtualization: form.structure("CpuOptions", cpu_options)?,
         network_interface_tags: tags_of(form, "network-interface")?,
         reservations: form.structure("CapacityReservationSpecification", reservations)?,
-        placement: form.structure("Placement", placement)?,
+        placement,
+        tenancy,
     })
 }
 
-fn placement(form: &mut FormFields) -> Result<LaunchPlacement, WireError> {
-    let group = form.parsed("GroupId")?.ok_or_else(|| missing("Placement.GroupId"))?;
-    Ok(LaunchPlacement { group, partition: form.parsed("PartitionNumber")? })
+fn placement(form: &mut FormFields) -> Result<(Option<LaunchPlacement>, Tenancy), WireError> {
+    let tenancy = word(form, "Tenancy", Tenancy::parse)?.unwrap_or_default();
+    let partition = form.parsed("PartitionNumber")?;
+    match (form.parsed("GroupId")?, partition) {
+        (Some(group), partition) => Ok((Some(LaunchPlacement { group, partition }), tenancy)),
+        (None, None) => Ok((None, tenancy)),
+        (None, Some(_)) => Err(missing("Placement.GroupId")),
+    }
 }
 
 fn reservations(form: &mut FormFields) -> Result<ReservationPreference, WireError> {

@@ -107,6 +107,7 @@ impl<'a> ObservedCluster<'a> {
                 (labels::NODEPOOL, claim.pool.as_str()),
                 (labels::EC2NODECLASS, claim.class.as_str()),
                 (labels::CAPACITY_TYPE, instance.capacity_type.as_str()),
+                (labels::INSTANCE_TENANCY, claim.tenancy.as_str()),
                 (labels::ZONE, instance.zone.as_str()),
             ]
             .map(|(key, value)| (key.to_owned(), value.to_owned())),

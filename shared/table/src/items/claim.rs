@@ -7,6 +7,7 @@ use tenon_domain::claim::{
     AnnouncementKind, Claim, ClaimPhase, ClaimState, CommandRole, Consolidatable, Drift, DriftReason,
     InstanceAnnouncement, LaunchFailure, LaunchedInstance, MinValuesState, RemovalReason, Terms,
 };
+use tenon_domain::placement::Tenancy;
 
 use super::form::{Attributes, FieldError, Fields, ItemForm};
 use super::placement::{read_placement, write_placement};
@@ -14,6 +15,7 @@ use super::reservation::{read_reservation, write_reservation};
 use crate::key::REVISION;
 
 const MIN_VALUES: &str = "min_values";
+const TENANCY: &str = "tenancy";
 const DEREGISTRATION: &str = "load_balancer_deregistration";
 
 impl ItemForm for Claim {
@@ -34,6 +36,8 @@ impl ItemForm for Claim {
         to.text_if(DEREGISTRATION, deregistration);
         let relaxed = self.min_values != MinValuesState::AsWritten;
         to.text_if(MIN_VALUES, relaxed.then(|| self.min_values.as_str()));
+        let dedicated = self.tenancy != Tenancy::Default;
+        to.text_if(TENANCY, dedicated.then(|| self.tenancy.as_str()));
         to.resources("requests", &self.requests);
         let replaces = match &self.role {
             CommandRole::None => None,
@@ -94,6 +98,10 @@ impl ItemForm for Claim {
             min_values: match from.value_if(MIN_VALUES) {
                 Some(_) => from.word(MIN_VALUES, MinValuesState::parse)?,
                 None => MinValuesState::AsWritten,
+            },
+            tenancy: match from.value_if(TENANCY) {
+                Some(_) => from.word(TENANCY, Tenancy::parse)?,
+                None => Tenancy::Default,
             },
             requests: from.resources("requests")?,
         })

@@ -12,7 +12,7 @@ use tenon_domain::command::CommandState;
 use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
 use tenon_domain::launch_verdict::ClassVerdicts;
 use tenon_domain::money::Currency;
-use tenon_domain::placement::LaunchPlacement;
+use tenon_domain::placement::{LaunchPlacement, Tenancy};
 use tenon_domain::registry::{
     Allowances, FeatureGate, MinValuesPolicy, Permission, PlanPolicies, PreferencePolicy, Registry,
 };
@@ -385,6 +385,15 @@ fn a_launch_and_its_claim_keep_their_placement() {
         let placed = claim(ClaimState::Launched { instance, at: at("00:00:01") });
         assert_eq!(from_item::<Claim>(&key, &to_item(&placed)).unwrap(), placed);
     }
+}
+
+#[test]
+fn a_claim_keeps_that_its_hardware_is_dedicated() {
+    let key = keys::claim(&cluster(), &name("default-3k9x2"));
+    let plain = claim(ClaimState::Planned);
+    assert!(!to_item(&plain).contains_key("tenancy"));
+    let dedicated = Claim { tenancy: Tenancy::Dedicated, ..plain };
+    assert_eq!(from_item::<Claim>(&key, &to_item(&dedicated)).unwrap(), dedicated);
 }
 
 #[test]

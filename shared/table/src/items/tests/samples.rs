@@ -25,7 +25,7 @@ use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
 use tenon_domain::launch_verdict::{ClassVerdicts, JudgedRequest, LaunchVerdict, VerdictOutcome};
 use tenon_domain::money::{Currency, UsdPerHour};
-use tenon_domain::placement::ResolvedPlacementGroup;
+use tenon_domain::placement::{ResolvedPlacementGroup, Tenancy};
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::registry::{
@@ -110,6 +110,7 @@ pub(super) fn claim(state: ClaimState) -> Claim {
             load_balancer_deregistration: Some(SignedDuration::from_secs(90)),
         }),
         min_values: MinValuesState::AsWritten,
+        tenancy: Tenancy::Default,
         requests: requests(),
     }
 }
