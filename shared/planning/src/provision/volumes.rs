@@ -8,6 +8,7 @@
 //!
 //! Source: kubernetes-sigs/karpenter `pkg/controllers/provisioning/scheduling/volumetopology.go`.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -22,6 +23,9 @@ use tenon_domain::requirement::Requirements;
 
 use super::input::Storage;
 use super::report::Reason;
+
+/// The annotation of the StorageClass that claims get which name none.
+const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// A volume that counts against a limit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +51,8 @@ pub(crate) struct Volumes<'a> {
     claims: BTreeMap<(&'a str, &'a str), &'a PersistentVolumeClaim>,
     volumes: BTreeMap<&'a str, &'a PersistentVolume>,
     classes: BTreeMap<&'a str, &'a StorageClass>,
+    /// The name of the default class: of several the newest, as with the API server, then the first by name.
+    default_class: Option<&'a str>,
 }
 
 impl<'a> Volumes<'a> {
@@ -60,6 +66,13 @@ impl<'a> Volumes<'a> {
                 .collect(),
             volumes: storage.volumes.iter().map(|volume| (volume.meta.name.as_str(), volume)).collect(),
             classes: storage.classes.iter().map(|class| (class.meta.name.as_str(), class)).collect(),
+            default_class: storage
+                .classes
+                .iter()
+                .filter(|class| class.meta.annotations.get(DEFAULT_CLASS).is_some_and(|is| is == "true"))
+                .map(|class| (class.meta.created_at, Reverse(class.meta.name.as_str())))
+                .max()
+                .map(|(_, Reverse(name))| name),
         }
     }
 
@@ -92,7 +105,7 @@ impl<'a> Volumes<'a> {
     }
 
     fn driver_of(&self, class: Option<&str>) -> Option<Arc<str>> {
-        let provisioner = self.classes.get(class?)?.provisioner.as_str();
+        let provisioner = self.classes.get(class.or(self.default_class)?)?.provisioner.as_str();
         Some(if provisioner == EBS_PLUGIN { EBS_DRIVER } else { provisioner }.into())
     }
 
@@ -149,7 +162,7 @@ impl<'a> Volumes<'a> {
 
     fn of_class(&self, class: Option<&str>, claim: &str) -> Result<Vec<Requirements>, Reason> {
         let unusable = |why: String| Err(Reason::VolumeUnusable { claim: claim.to_owned(), why });
-        let Some(name) = class else {
+        let Some(name) = class.or(self.default_class) else {
             return unusable("it isn't bound and names no StorageClass; name one".to_owned());
         };
         match self.classes.get(name) {

@@ -274,6 +274,37 @@ fn c101_volumes_without_a_limit_or_a_zone_are_passed_over() {
 }
 
 #[test]
+fn a_volume_that_names_no_class_gets_the_default_one() {
+    const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+    let by_default = |mut class: StorageClass, second| {
+        class.meta.annotations.insert(DEFAULT.to_owned(), "true".to_owned());
+        class.meta.created_at = Some(at(second));
+        class
+    };
+    let later = class("later", EBS, VolumeBinding::WaitForFirstConsumer);
+    let at_once = class("at-once", EBS, VolumeBinding::Immediate);
+    let check = |volumes: Vec<PodVolume>, classes: Vec<StorageClass>, makes: bool| {
+        let shape = PodShape { volumes, ..shape(&[("cpu", "10m")]) };
+        let mut one = world(pods("cache", 2, shape), attaching(1));
+        one.storage.claims.iter_mut().for_each(|claim| claim.storage_class = None);
+        one.storage.classes = classes;
+        let (plan, report) = plan(&one);
+        let refused = report.unschedulable.iter().map(|pod| pod.reason().into_str()).collect::<BTreeSet<_>>();
+        assert_eq!((plan.claims.is_empty(), refused.is_empty()), (!makes, makes), "{refused:?}");
+        plan.claims.len()
+    };
+    let scratch = || vec![PodVolume::Ephemeral { volume: "x".to_owned(), storage_class: None }];
+    check(scratch(), vec![later.clone()], false);
+    // They count against the limit of the class's driver.
+    assert_eq!(check(scratch(), vec![by_default(later.clone(), 1)], true), 2);
+    check(vec![PodVolume::Claim("data".to_owned())], vec![by_default(later.clone(), 1)], true);
+    // Of several it is the newest.
+    let both = |a, b| vec![by_default(later.clone(), a), by_default(at_once.clone(), b)];
+    check(scratch(), both(2, 1), true);
+    check(scratch(), both(1, 2), false);
+}
+
+#[test]
 fn a_static_class_waits_for_the_node_and_others_say_why_they_never_bind() {
     let later = VolumeBinding::WaitForFirstConsumer;
     let check = |class: StorageClass, change: &dyn Fn(&mut PersistentVolumeClaim), why: Option<&str>| {
