@@ -98,6 +98,38 @@ fn c086_startup_taints_keep_pods_out_only_of_a_node_that_is_initialised() {
 }
 
 #[test]
+fn a_node_that_isnt_registered_yet_has_the_labels_and_taints_that_it_will_have() {
+    let check = |late: &Value, initialized: bool, claims: usize| {
+        let mut cluster = cluster(0);
+        let dedicated = json!({"taints": [{"key": "dedicated", "effect": "NoSchedule"}]});
+        cluster.objects.node_pools =
+            vec![pool_named("dedicated", 50, &dedicated), pool_named("default", 1, &json!({}))];
+        add_pod(&mut cluster, &tolerating("first", "dedicated"));
+        cluster.report().unwrap();
+        wake(&cluster);
+        let claim = cluster.claims().unwrap().remove(0);
+        assert_eq!(claim.pool.as_str(), "dedicated");
+        let instance = claim.state.instance().unwrap();
+        let id = json!(format!("aws:///{}/{}", instance.zone, instance.id));
+        // The kubelet of a Custom image registers with neither.
+        cluster.objects.nodes = vec![Arc::new(node("starting", &id, &[]))];
+        if initialized {
+            initialize(&cluster, claim);
+        }
+        add_pod(&mut cluster, late);
+        cluster.report().unwrap();
+        wake(&cluster);
+        assert_eq!(cluster.claims().unwrap().len(), claims, "{late} {initialized}");
+    };
+    let mut selecting = tolerating("late", "dedicated");
+    selecting["spec"]["nodeSelector"] = json!({"karpenter.k8s.aws/instance-category": "m"});
+    check(&selecting, false, 1);
+    check(&selecting, true, 2);
+    check(&pod("late", "1500m", None), false, 2);
+    check(&pod("late", "1500m", None), true, 1);
+}
+
+#[test]
 fn a_claim_on_its_way_takes_only_pods_that_tolerate_its_pools_taints() {
     let check = |late: &Value, claims: usize| {
         let mut cluster = cluster(0);

@@ -14,7 +14,7 @@ use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::reservation::LaunchedInto;
 use tenon_domain::resources::{ResourceList, ResourceName};
-use tenon_domain::taint::Taint;
+use tenon_domain::taint::{Taint, merge_taints};
 use tenon_planning::provision::{ExistingNode, NodeKind, Occupancy};
 
 use super::ObservedCluster;
@@ -72,12 +72,19 @@ impl<'a> ObservedCluster<'a> {
                 }
             }
         }
+        // Until the agent registers the Node, it lacks some of its labels, and on a Custom image its taints.
+        let joining = claim.filter(|claim| claim.phase() == ClaimPhase::Launched);
+        let mut node_labels = joining.and_then(|claim| self.planned_labels(claim)).unwrap_or_default();
+        node_labels.extend(node.meta.labels.clone());
+        let planned =
+            joining.and_then(|claim| self.pool(claim)).map_or(&[][..], |pool| &pool.template.taints);
+        let stay: Vec<Taint> = node.all_taints().into_iter().filter(|taint| !goes_away(taint)).collect();
         let here = self.bound.get(&node.name).map_or(&[][..], Vec::as_slice);
         let mut existing = ExistingNode {
             name: node.name.to_string(),
             kind,
-            labels: node.meta.labels.clone(),
-            taints: node.all_taints().into_iter().filter(|taint| !goes_away(taint)).collect(),
+            labels: node_labels,
+            taints: merge_taints(&stay, planned),
             allocatable,
             occupancy: Occupancy::of(here.iter().copied()),
             pool: node.meta.labels.get(labels::NODEPOOL).and_then(|name| NodePoolName::parse(name).ok()),
@@ -97,7 +104,8 @@ impl<'a> ObservedCluster<'a> {
         }
     }
 
-    fn in_flight(&self, claim: &Claim, counted: &BTreeMap<&ClaimName, Vec<&Pod>>) -> Option<ExistingNode> {
+    /// The labels that the claim's Node gets at its registration.
+    fn planned_labels(&self, claim: &Claim) -> Option<BTreeMap<String, String>> {
         let (pool, option, instance) = (self.pool(claim)?, self.option(claim)?, claim.state.instance()?);
         let mut node_labels = option.labels.labels();
         node_labels.extend(pool.template.labels.clone());
@@ -117,10 +125,15 @@ impl<'a> ObservedCluster<'a> {
         let placed = instance.placement.iter().flat_map(LaunchPlacement::labels);
         node_labels.extend(placed.map(|(key, value)| (key.to_owned(), value)));
         node_labels.extend(offering.map(|found| (labels::ZONE_ID.to_owned(), found.zone_id.to_string())));
+        Some(node_labels)
+    }
+
+    fn in_flight(&self, claim: &Claim, counted: &BTreeMap<&ClaimName, Vec<&Pod>>) -> Option<ExistingNode> {
+        let (pool, option) = (self.pool(claim)?, self.option(claim)?);
         Some(ExistingNode {
             name: claim.name.to_string(),
             kind: NodeKind::InFlight,
-            labels: node_labels,
+            labels: self.planned_labels(claim)?,
             taints: pool.template.taints.clone(),
             allocatable: self.allocatable(claim, option),
             occupancy: Occupancy::of(counted.get(&claim.name).into_iter().flatten().copied()),
