@@ -1,6 +1,6 @@
 //! Findings about pods and claims without a node or launch, and the time of the next look.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tenon_domain::claim::BINDING_WINDOW;
 use tenon_domain::journal::{JournalRecord, SubjectKind};
 
@@ -47,6 +47,27 @@ fn a_pod_of_another_scheduler_is_left_alone_and_its_user_is_told() {
              `default-scheduler`"
         ]
     );
+}
+
+/// Karpenter's own Deployment is one of them. Somebody else makes their nodes.
+#[test]
+fn a_pod_that_runs_on_nodes_of_no_node_pool_is_passed_over() {
+    let check = |terms: Value, records: usize| {
+        let mut cluster = cluster(0);
+        let mut apart = pod("controller", "1500m", None);
+        apart["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+            json!({"nodeSelectorTerms": terms});
+        cluster.objects.pods = vec![Arc::new(SeenPod::read(&apart).unwrap())];
+        cluster.report().unwrap();
+        wake(&cluster);
+        assert_eq!(cluster.claims().unwrap(), []);
+        assert_eq!(told(&cluster, SubjectKind::Pod).len(), records, "{terms}");
+    };
+    let apart = json!({"matchExpressions": [{"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}]});
+    let lost = json!({"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]});
+    check(json!([apart]), 0);
+    // Its terms are ORed.
+    check(json!([apart, lost]), 1);
 }
 
 #[test]

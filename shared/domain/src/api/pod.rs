@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::api::meta::OwnerReference;
 use crate::id::{NamespacedName, NodeName, Uid};
+use crate::labels::NODEPOOL;
 use crate::manifest::fields::{MOST, integer, text, within};
 use crate::requirement::Requirement;
 use crate::resources::ResourceList;
@@ -161,6 +162,16 @@ impl PodShape {
     #[must_use]
     pub fn is_of_other_scheduler(&self) -> bool {
         self.scheduler_name != DEFAULT_SCHEDULER
+    }
+
+    /// Whether it runs only on nodes of no NodePool: all its affinity's terms say that `karpenter.sh/nodepool` doesn't
+    /// exist.
+    #[must_use]
+    pub fn avoids_node_pools(&self) -> bool {
+        let avoids = |term: &NodeSelectorTerm| {
+            term.match_expressions.iter().any(|asked| asked.key() == NODEPOOL && asked.is_empty())
+        };
+        !self.required_node_affinity.is_empty() && self.required_node_affinity.iter().all(avoids)
     }
 
     /// Whether a DaemonSet made the pod.

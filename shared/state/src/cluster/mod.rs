@@ -201,6 +201,7 @@ impl<'a> ObservedCluster<'a> {
         !preempts
             && !pod.shape.is_of_daemon_set()
             && !pod.shape.is_of_other_scheduler()
+            && !pod.shape.avoids_node_pools()
             && pod.shape.origin == PodOrigin::Api
             && !self.counted.contains_key(&pod.uid)
     }
