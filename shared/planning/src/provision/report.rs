@@ -8,6 +8,7 @@ use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{NodeClassName, NodePoolName, Zone};
 use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::launch::CountedPod;
+use tenon_domain::quantity::Quantity;
 use tenon_domain::report::{self, Finding, WAITS};
 use tenon_domain::requirement::Conflict;
 use tenon_domain::resources::{ResourceName, Shortage};
@@ -267,9 +268,18 @@ impl fmt::Display for Reason {
     }
 }
 
+/// From so many cores on, `M` was written for `m`. Source: kubernetes-sigs/karpenter
+/// `pkg/controllers/provisioning/scheduling/nodeclaim.go`.
+const MISTAKEN_CORES: Quantity = Quantity::from_integer(1_000_000);
+
 /// Where nothing is available at all, larger types are no remedy.
 fn short(shortage: &Shortage) -> String {
     let Shortage { resource, requested, available } = shortage;
+    if *resource == ResourceName::CPU && *requested >= MISTAKEN_CORES {
+        return format!(
+            "no instance type is large enough: {shortage} at most: `M` is a million cores, write `m` for a thousandth"
+        );
+    }
     if available.is_zero() {
         format!(
             "no instance type offers pods any `{resource}`, `{requested}` is requested: allow types that have it, if EC2 \

@@ -259,6 +259,17 @@ fn what_is_short_is_told_of_the_type_that_lacks_least() {
 }
 
 #[test]
+fn cpu_in_millions_is_told_to_be_a_slip() {
+    let asked = pods("web", 1, shape(&[("cpu", "1M")]));
+    let report = check_reason(&input(asked, vec![default_pool()]), "InsufficientResources");
+    assert_eq!(
+        report.unschedulable[0].reason().to_string(),
+        "no instance type is large enough: `1M` of `cpu` is requested, `15900m` is available at most: `M` is a million \
+         cores, write `m` for a thousandth"
+    );
+}
+
+#[test]
 fn min_values_count_only_zones_and_ways_to_pay_in_which_something_can_be_had() {
     let exhausted = || Unavailability::Exhausted { until: at(180), last_resort_at: at(180) };
     let check = |lost: &[&str], key: &str, least: u32| {
