@@ -95,7 +95,7 @@ fn first(claim: &Claim, instance: &LaunchedInstance, input: &LifecycleInput) -> 
 }
 
 /// The Node's labels: those of its instance, overridden by the pool's requirements with one value, overridden by the
-/// pool's labels. Labels with facts about the instance can't be overridden.
+/// pool's labels, overridden by the claim's. Labels with facts about the instance can't be overridden.
 fn node_labels(
     claim: &Claim,
     instance: &LaunchedInstance,
@@ -114,6 +114,8 @@ fn node_labels(
         }));
         found.extend(pool.template.labels.clone());
     }
+    // Those of its launch, as with the peer: an edited pool has other nodes, and this one drifts.
+    found.extend(claim.labels.clone());
     let own = [
         (labels::INSTANCE_TYPE, instance.instance_type.to_string()),
         (labels::ZONE, instance.zone.to_string()),

@@ -31,6 +31,7 @@ use tenon_domain::id::{
     Uid,
 };
 use tenon_domain::journal::{JournalRecord, Subject, SubjectKind};
+use tenon_domain::labels;
 use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
 use tenon_domain::registry::Registry;
 use tenon_domain::report::{Finding, Report};
@@ -337,6 +338,8 @@ fn claim(planned: &PlannedClaim, launch: &Launch, base: &Claim) -> Claim {
         },
         terms: Some(planned.terms),
         min_values: planned.min_values,
+        // Every Node has its pool's name as a label anyway.
+        labels: planned.labels.clone().into_iter().filter(|(key, _)| key != labels::NODEPOOL).collect(),
         requests: planned.requests.clone(),
         ..base.clone()
     }

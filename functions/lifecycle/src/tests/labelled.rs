@@ -27,3 +27,16 @@ fn a_node_has_the_operating_system_of_its_classs_images() {
     check("AL2023", (Some("linux"), None));
     check("Windows2022", (Some("windows"), Some("10.0.20348")));
 }
+
+/// The kubelet of a Custom image isn't told them.
+#[test]
+fn a_node_has_the_labels_that_its_claims_plan_chose() {
+    let labels = [("example.com/disk", "ssd"), ("team", "data")];
+    let labels = BTreeMap::from(labels.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    let chosen = Claim { labels: labels.clone(), ..claim(0, launched(0, minutes(1))) };
+    let (plan, _) = planned(&input(minutes(2), vec![chosen], vec![not_ready(1)]));
+    let [(_, action)] = plan.actions.as_slice() else { panic!("{:?}", plan.actions) };
+    for (key, value) in &labels {
+        assert_eq!(action.labels.get(key), Some(value), "{key}");
+    }
+}

@@ -1,6 +1,6 @@
 //! The record of one claim.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -55,6 +55,8 @@ pub struct Claim {
     pub min_values: MinValuesState,
     /// The tenancy that its launch asks for.
     pub tenancy: Tenancy,
+    /// Labels of its Node: its pool's, and a value of each that its pool or its pods require; none for old claims.
+    pub labels: BTreeMap<String, String>,
     /// Requests of its pods and of the DaemonSets, as in `spec.resources.requests`.
     pub requests: ResourceList,
 }
@@ -418,6 +420,7 @@ impl Claim {
             terms: None,
             min_values: MinValuesState::AsWritten,
             tenancy: Tenancy::Default,
+            labels: BTreeMap::new(),
             requests: ResourceList::new(),
         }
     }

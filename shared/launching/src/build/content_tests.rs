@@ -166,6 +166,15 @@ fn a_claim_that_requires_dedicated_hardware_is_launched_on_it() {
 }
 
 #[test]
+fn a_claim_keeps_the_labels_that_its_plan_chose() {
+    let team = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
+    let mut chosen = team.clone();
+    chosen.insert(labels::NODEPOOL.to_owned(), "default".to_owned());
+    let found = built(&[PlannedClaim { labels: chosen, ..planned("default-a", &SMALL) }]);
+    assert_eq!(found.launches[0].claims[0].labels, team);
+}
+
+#[test]
 fn a_record_counts_the_claims_pods_and_names_ten_of_them() {
     let check = |count: usize, counted: &str, more: &str| {
         let found = built(&[PlannedClaim { pods: pods(count), ..planned("default-a", &SMALL) }]);

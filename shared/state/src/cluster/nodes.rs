@@ -109,6 +109,7 @@ impl<'a> ObservedCluster<'a> {
         let (pool, option, instance) = (self.pool(claim)?, self.option(claim)?, claim.state.instance()?);
         let mut node_labels = option.labels.labels();
         node_labels.extend(pool.template.labels.clone());
+        node_labels.extend(claim.labels.clone());
         let offering = option.offerings.iter().find(|offering| offering.zone == instance.zone);
         node_labels.extend(
             [

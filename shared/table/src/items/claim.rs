@@ -16,6 +16,7 @@ use crate::key::REVISION;
 
 const MIN_VALUES: &str = "min_values";
 const TENANCY: &str = "tenancy";
+const LABELS: &str = "labels";
 const DEREGISTRATION: &str = "load_balancer_deregistration";
 
 impl ItemForm for Claim {
@@ -38,6 +39,11 @@ impl ItemForm for Claim {
         to.text_if(MIN_VALUES, relaxed.then(|| self.min_values.as_str()));
         let dedicated = self.tenancy != Tenancy::Default;
         to.text_if(TENANCY, dedicated.then(|| self.tenancy.as_str()));
+        if self.labels.is_empty() {
+            to.text_if(LABELS, None::<&str>);
+        } else {
+            to.labels(LABELS, &self.labels);
+        }
         to.resources("requests", &self.requests);
         let replaces = match &self.role {
             CommandRole::None => None,
@@ -103,6 +109,7 @@ impl ItemForm for Claim {
                 Some(_) => from.word(TENANCY, Tenancy::parse)?,
                 None => Tenancy::Default,
             },
+            labels: from.labels(LABELS)?,
             requests: from.resources("requests")?,
         })
     }

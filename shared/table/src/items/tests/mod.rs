@@ -388,12 +388,14 @@ fn a_launch_and_its_claim_keep_their_placement() {
 }
 
 #[test]
-fn a_claim_keeps_that_its_hardware_is_dedicated() {
+fn a_claim_keeps_the_labels_of_its_node_and_that_its_hardware_is_dedicated() {
     let key = keys::claim(&cluster(), &name("default-3k9x2"));
     let plain = claim(ClaimState::Planned);
-    assert!(!to_item(&plain).contains_key("tenancy"));
-    let dedicated = Claim { tenancy: Tenancy::Dedicated, ..plain };
-    assert_eq!(from_item::<Claim>(&key, &to_item(&dedicated)).unwrap(), dedicated);
+    let item = to_item(&plain);
+    assert!(!item.contains_key("tenancy") && !item.contains_key("labels"));
+    let labels = tags(&[("team", "a"), ("example.com/disk", "ssd")]);
+    let kept = Claim { tenancy: Tenancy::Dedicated, labels, ..plain };
+    assert_eq!(from_item::<Claim>(&key, &to_item(&kept)).unwrap(), kept);
 }
 
 #[test]

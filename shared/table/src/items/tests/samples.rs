@@ -111,6 +111,7 @@ pub(super) fn claim(state: ClaimState) -> Claim {
         }),
         min_values: MinValuesState::AsWritten,
         tenancy: Tenancy::Default,
+        labels: BTreeMap::new(),
         requests: requests(),
     }
 }
