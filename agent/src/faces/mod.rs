@@ -144,17 +144,18 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
     for claim in decided.claims.values() {
         let name = claim.name.as_str();
         let pool = shown.pools.iter().find(|pool| object::name(pool) == claim.pool.as_str());
+        let pool = pool.map(|pool| &**pool);
         match (objects.get(name), actions.get(name)) {
             (Some(object), _) => {
                 let node = nodes.of(claim);
-                let status = Some(node_claim::status(claim, object, node, now));
+                let status = Some(node_claim::status(claim, object, node, pool, now));
                 let status = with_told(status, decided, SubjectKind::Claim, object);
                 plan_claim(claim, object, (node, status.unwrap_or_default()), &mut faces);
             }
             // Its labels are the action's, which comes right after its launch.
             (None, Some(action)) if claim.phase().has_instance() => {
-                let made = node_claim::object(claim, action, pool.map(|pool| &**pool));
-                let status = node_claim::status(claim, &made, nodes.of(claim), now);
+                let made = node_claim::object(claim, action, pool);
+                let status = node_claim::status(claim, &made, nodes.of(claim), pool, now);
                 faces.notes.extend(notes::launched(claim));
                 faces.ops.push(FaceOp::Create(made));
                 faces.ops.push(FaceOp::Status(with_status(Kind::NodeClaim, name, status)));

@@ -7,7 +7,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState};
+use tenon_domain::claim::{AnnouncementKind, Claim, ClaimPhase, ClaimState, RemovalReason, Terms};
 use tenon_domain::id::ProviderId;
 use tenon_domain::labels;
 use tenon_domain::placement::{LaunchPlacement, Tenancy};
@@ -22,6 +22,7 @@ use super::{LAUNCH_ANNOTATION, quantities};
 const TEMPLATE_FIELDS: [&str; 4] = ["taints", "startupTaints", TERMINATION_GRACE_PERIOD, EXPIRE_AFTER];
 const TERMINATION_GRACE_PERIOD: &str = "terminationGracePeriod";
 const EXPIRE_AFTER: &str = "expireAfter";
+const CONSOLIDATABLE: &str = "Consolidatable";
 
 /// `spec.providerID` of the claim's Node.
 pub(super) fn provider_id(claim: &Claim) -> Option<String> {
@@ -102,7 +103,13 @@ fn requirements(claim: &Claim, template: &Value) -> Value {
 }
 
 /// Its status. Fields that the claim's current state doesn't have keep the object's value.
-pub(super) fn status(claim: &Claim, object: &Value, node: Option<&Value>, now: Timestamp) -> Value {
+pub(super) fn status(
+    claim: &Claim,
+    object: &Value,
+    node: Option<&Value>,
+    pool: Option<&Value>,
+    now: Timestamp,
+) -> Value {
     let mut status = Map::new();
     let mut set = |field: &str, value: Value| status.insert(field.to_owned(), value);
     if let Some(instance) = claim.state.instance() {
@@ -122,7 +129,7 @@ pub(super) fn status(claim: &Claim, object: &Value, node: Option<&Value>, now: T
             set(field, list);
         }
     }
-    set("conditions", Value::Array(shown_conditions(claim, object, now)));
+    set("conditions", Value::Array(shown_conditions(claim, object, pool, now)));
     Value::Object(status)
 }
 
@@ -133,12 +140,15 @@ fn told(kind: &'static str, status: &'static str, reason: &str, message: &str) -
     (kind, status, reason.to_owned(), message.to_owned())
 }
 
-fn shown_conditions(claim: &Claim, object: &Value, now: Timestamp) -> Vec<Value> {
+fn shown_conditions(claim: &Claim, object: &Value, pool: Option<&Value>, now: Timestamp) -> Vec<Value> {
     let generation = object::at(object, "/metadata/generation").and_then(Value::as_u64).unwrap_or(1);
     let otherwise = claim.state.since().unwrap_or(claim.created_at).min(now);
-    let found = steps(claim, object).into_iter().chain(marks(claim));
+    let consolidatable = consolidatable_since(claim, pool, now);
+    let quiet = consolidatable.map(|_| consolidatable_words(claim));
+    let found = steps(claim, object).into_iter().chain(marks(claim)).chain(quiet);
     found
         .map(|(kind, status, reason, message)| {
+            let otherwise = consolidatable.filter(|_| kind == CONSOLIDATABLE).unwrap_or(otherwise);
             let since = since(object, kind, status, otherwise);
             conditions::form(ShownCondition {
                 kind,
@@ -187,9 +197,8 @@ fn marks(claim: &Claim) -> Vec<ToldCondition> {
         marks.push(told("Drifted", "True", drift.reason.as_str(), &drift.words()));
     }
     match &claim.state {
-        ClaimState::Disrupting { .. } => {
-            let reason = if claim.drift.is_some() { "Drifted" } else { "Disrupted" };
-            marks.push(told("DisruptionReason", "True", reason, ""));
+        ClaimState::Disrupting { at, .. } => {
+            marks.push(told("DisruptionReason", "True", disrupted_for(claim, *at).as_str(), ""));
         }
         ClaimState::Draining { reason, .. } => {
             marks.push(told("DisruptionReason", "True", reason.as_str(), ""));
@@ -214,6 +223,47 @@ fn marks(claim: &Claim) -> Vec<ToldCondition> {
         | ClaimState::Terminated { .. } => {}
     }
     marks
+}
+
+/// Why a command has held the claim since then: its own announcement and age come before its drift, as for the command.
+fn disrupted_for(claim: &Claim, at: Timestamp) -> RemovalReason {
+    let certain = claim.announced.filter(|announced| announced.kind == AnnouncementKind::ScheduledChange);
+    let ends = claim.terms.and_then(|terms| terms.expires_at(claim.created_at));
+    match (certain, claim.announced) {
+        (Some(announced), _) => announced.removal(),
+        (None, _) if ends.is_some_and(|end| end <= at) => RemovalReason::Expired,
+        (None, _) if claim.drift.is_some() => RemovalReason::Drifted,
+        (None, Some(announced)) if claim.consolidatable.is_none() => announced.removal(),
+        (None, Some(_) | None) => RemovalReason::Underutilized,
+    }
+}
+
+/// Since when its Node may go for its pods, or for want of them: its pool's `consolidateAfter` has passed since it was found
+/// so. `None` while it hasn't, and with `Never`.
+fn consolidatable_since(claim: &Claim, pool: Option<&Value>, now: Timestamp) -> Option<Timestamp> {
+    match claim.phase() {
+        ClaimPhase::Initialized | ClaimPhase::Disrupting => {}
+        ClaimPhase::Planned
+        | ClaimPhase::LaunchFailed
+        | ClaimPhase::Launched
+        | ClaimPhase::Registered
+        | ClaimPhase::Draining
+        | ClaimPhase::Drained
+        | ClaimPhase::Terminating
+        | ClaimPhase::Terminated => return None,
+    }
+    let mark = claim.consolidatable.as_ref()?;
+    let after = text(pool?, "/spec/disruption/consolidateAfter").unwrap_or("0s");
+    let at = mark.since.checked_add(Terms::parse_expire_after(after)??).ok()?;
+    (at <= now).then_some(at)
+}
+
+fn consolidatable_words(claim: &Claim) -> ToldCondition {
+    let message = match claim.consolidatable.as_ref().and_then(|mark| mark.pods.as_ref()) {
+        Some(_) => "its pods cost less elsewhere",
+        None => "no pod on it needs another node",
+    };
+    told(CONSOLIDATABLE, "True", CONSOLIDATABLE, message)
 }
 
 /// Whether a condition became true.

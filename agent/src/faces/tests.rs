@@ -3,7 +3,10 @@
 use super::*;
 use tenon_domain::SignedDuration;
 use tenon_domain::catalog::CapacityType;
-use tenon_domain::claim::{ClaimState, LaunchFailure, LaunchedInstance, RemovalReason, Terms};
+use tenon_domain::claim::{
+    AnnouncementKind, ClaimState, Consolidatable, Drift, DriftReason, InstanceAnnouncement, LaunchFailure,
+    LaunchedInstance, RemovalReason, Terms,
+};
 use tenon_domain::class_status::{Condition, ConditionReason, ConditionStatus, ConditionType};
 use tenon_domain::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
@@ -208,7 +211,64 @@ fn its_steps_become_conditions_and_events() {
         at: at(35),
     };
     assert_eq!(world.show(&[claim(disrupting)]), ["NodeClaim default-abcde DisruptionWaitingReadiness"]);
-    assert_eq!(world.conditions()[4], "DisruptionReason True Disrupted 1970-01-01T00:00:35Z");
+    assert_eq!(world.conditions()[4], "DisruptionReason True Underutilized 1970-01-01T00:00:35Z");
+}
+
+#[test]
+fn a_node_that_may_go_is_consolidatable_once_it_was_so_for_as_long_as_its_pool_says() {
+    let shown = |after: &str, since: i64, pods: Option<&str>| {
+        let world = FacesWorld::new();
+        let pool = world.kube.object(Kind::NodePool, "", "default").unwrap();
+        let mut pool = Value::clone(&pool);
+        pool["spec"]["disruption"] = json!({"consolidateAfter": after});
+        world.kube.apply(pool).unwrap();
+        let mark = Consolidatable { since: at(since), pods: pods.map(str::to_owned) };
+        let found = |state| Claim { consolidatable: Some(mark.clone()), ..claim(state) };
+        world.show(&[claim(launched())]);
+        world.show(&[found(initialized())]);
+        world.conditions().get(4).cloned()
+    };
+    let quiet = |second: &str| Some(format!("Consolidatable True Consolidatable 1970-01-01T00:01:{second}Z"));
+    assert_eq!(shown("30s", 60, None), quiet("30"));
+    assert_eq!(shown("40s", 60, Some("digest")), quiet("40"), "the hundredth second");
+    assert_eq!(shown("41s", 60, None), None);
+    assert_eq!(shown("Never", 60, None), None);
+    // One whose consolidation was undone isn't taken again before.
+    assert_eq!(shown("0s", 101, None), None);
+}
+
+#[test]
+fn a_claim_that_a_command_holds_says_why() {
+    let expires = |second: i64| Terms {
+        expire_after: Some(SignedDuration::from_secs(second)),
+        termination_grace_period: None,
+        load_balancer_deregistration: None,
+    };
+    let drift = |reason| Drift { reason, since: at(31), from: "a".into(), to: "b".into() };
+    let check = |change: &dyn Fn(&mut Claim), expected: &str| {
+        let world = FacesWorld::new();
+        let disrupting = ClaimState::Disrupting {
+            instance: instance(),
+            node: node_name(),
+            command: CommandId::parse("command-1").unwrap(),
+            at: at(35),
+        };
+        let mut held = claim(disrupting);
+        change(&mut held);
+        world.show(&[claim(launched())]);
+        world.show(&[held]);
+        let conditions = world.conditions();
+        let told = conditions.iter().find(|told| told.starts_with("DisruptionReason")).unwrap();
+        assert_eq!(told, &format!("DisruptionReason True {expected} 1970-01-01T00:00:35Z"));
+    };
+    check(&|_| {}, "Underutilized");
+    check(&|held| held.drift = Some(drift(DriftReason::AmiDrift)), "Drifted");
+    check(&|held| held.terms = Some(expires(30)), "Expired");
+    check(&|held| held.terms = Some(expires(31)), "Underutilized");
+    let announced = |kind| InstanceAnnouncement { kind, at: at(20), starts_at: None };
+    check(&|held| held.announced = Some(announced(AnnouncementKind::ScheduledChange)), "ScheduledChange");
+    let recommended = AnnouncementKind::RebalanceRecommendation;
+    check(&|held| held.announced = Some(announced(recommended)), "RebalanceRecommended");
 }
 
 #[test]
