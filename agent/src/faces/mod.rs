@@ -205,7 +205,9 @@ fn plan_claim(claim: &Claim, object: &Object, (node, status): (Option<&Value>, V
         | ClaimPhase::Drained
         | ClaimPhase::Terminating => {
             faces.notes.extend(notes::transitions(claim, object, &status));
+            faces.news.extend(notes::announced(claim, object, node));
             faces.ops.extend(changed_status(object, status));
+            faces.ops.extend(node_claim::shown_deadline(claim, object));
             if claim.state.removal().is_some() && object::deleted_at(object).is_none() {
                 faces.notes.extend(notes::removal(claim, object, node));
                 faces.ops.push(delete(object));

@@ -13,10 +13,10 @@ use tenon_domain::labels;
 use tenon_domain::placement::{LaunchPlacement, Tenancy};
 use tenon_domain::reservation::LaunchedInto;
 use tenon_snapshot::NodeAction;
-use tenon_snapshot::object::{self, Kind, text};
+use tenon_snapshot::object::{self, Kind, ObjectKey, text};
 
 use super::conditions::{self, ShownCondition, holds, known, since};
-use super::{LAUNCH_ANNOTATION, quantities};
+use super::{FaceOp, LAUNCH_ANNOTATION, quantities};
 
 /// Fields of the pool's template that claims have too.
 const TEMPLATE_FIELDS: [&str; 4] = ["taints", "startupTaints", TERMINATION_GRACE_PERIOD, EXPIRE_AFTER];
@@ -264,6 +264,35 @@ fn consolidatable_words(claim: &Claim) -> ToldCondition {
         None => "no pod on it needs another node",
     };
     told(CONSOLIDATABLE, "True", CONSOLIDATABLE, message)
+}
+
+/// When the claim's drain has to be over, if it has to be.
+pub(super) const fn drain_deadline(claim: &Claim) -> Option<Timestamp> {
+    match claim.state {
+        ClaimState::Draining { deadline, .. } => deadline,
+        ClaimState::Planned
+        | ClaimState::LaunchFailed { .. }
+        | ClaimState::Launched { .. }
+        | ClaimState::Registered { .. }
+        | ClaimState::Initialized { .. }
+        | ClaimState::Disrupting { .. }
+        | ClaimState::Drained { .. }
+        | ClaimState::Terminating { .. }
+        | ClaimState::Terminated { .. } => None,
+    }
+}
+
+/// The operation that annotates the claim with the end of its drain. An earlier end stays, as with the peer.
+pub(super) fn shown_deadline(claim: &Claim, object: &Value) -> Option<FaceOp> {
+    let deadline = drain_deadline(claim)?;
+    let mut annotations = object::texts(object, "/metadata/annotations");
+    let shown = annotations.find(|(key, _)| *key == labels::TERMINATION_TIMESTAMP);
+    if shown.and_then(|(_, at)| at.parse::<Timestamp>().ok()).is_some_and(|at| at <= deadline) {
+        return None;
+    }
+    let key = ObjectKey::new(Kind::NodeClaim, "", claim.name.as_str());
+    let end = (labels::TERMINATION_TIMESTAMP.to_owned(), json!(conditions::seconds(deadline)));
+    Some(FaceOp::Annotate { key, annotations: Map::from_iter([end]) })
 }
 
 /// Whether a condition became true.

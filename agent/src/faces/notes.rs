@@ -4,12 +4,14 @@
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tenon_domain::claim::{Claim, ClaimState, RemovalReason};
+use tenon_domain::claim::{AnnouncementKind, Claim, ClaimState, RemovalReason};
 use tenon_snapshot::note::TOLD_AGAIN_AFTER;
 use tenon_snapshot::object::{self, Kind, ObjectKey};
 use tenon_snapshot::{Note, NoteKind};
 
-use super::node_claim::came_true;
+use super::conditions;
+use super::news::News;
+use super::node_claim::{came_true, drain_deadline};
 
 fn note(claim: &Claim, uid: &str, kind: NoteKind, reason: &str, message: String) -> Note {
     let about = ObjectKey::new(Kind::NodeClaim, "", claim.name.as_str());
@@ -49,6 +51,7 @@ pub(super) fn transitions(claim: &Claim, object: &Value, status: &Value) -> Vec<
     let steps = [
         ("Registered", "Registered", format!("Node `{node}` registered")),
         ("Initialized", "Initialized", format!("Node `{node}` is initialised")),
+        ("DisruptionReason", "DisruptionLaunching", "launching its replacement, before it goes".to_owned()),
         (
             "DisruptionReason",
             "DisruptionWaitingReadiness",
@@ -85,12 +88,58 @@ pub(super) fn removal(claim: &Claim, object: &Value, node: Option<&Value>) -> Ve
         RemovalReason::Unhealthy => ("NodeUnhealthy", NoteKind::Warning),
         RemovalReason::InitializationTimeout => ("InitializationTimeout", NoteKind::Warning),
     };
-    let message = format!("removing NodeClaim `{}` ({})", claim.name, removal.words());
-    let of_claim = note(claim, object::uid(object), kind, reason, message.clone());
+    let told = |kind, reason: &str, message| note(claim, object::uid(object), kind, reason, message);
+    let removed = told(kind, reason, format!("removing NodeClaim `{}` ({})", claim.name, removal.words()));
+    let interrupted = is_taken(removal).then(|| {
+        let message = format!("draining the node before EC2 ends its instance ({})", removal.words());
+        told(NoteKind::Warning, "TerminatingOnInterruption", message)
+    });
+    let ends = drain_deadline(claim).map(|deadline| {
+        let message = format!("all pods are deleted by `{}`", conditions::seconds(deadline));
+        told(NoteKind::Warning, "TerminationGracePeriodExpiring", message)
+    });
+    let all = std::iter::once(removed).chain(interrupted).chain(ends);
+    all.flat_map(|of_claim| with_node(of_claim, node)).collect()
+}
+
+/// Whether EC2 takes, stops or changes the instance.
+const fn is_taken(removal: RemovalReason) -> bool {
+    matches!(
+        removal,
+        RemovalReason::SpotInterrupted
+            | RemovalReason::CapacityReservationInterrupted
+            | RemovalReason::ScheduledChange
+            | RemovalReason::InstanceStopped
+            | RemovalReason::InstanceTerminated
+    )
+}
+
+/// What EC2 announced about the instance of a claim that stays for now.
+pub(super) fn announced(claim: &Claim, object: &Value, node: Option<&Value>) -> Vec<News> {
+    let Some(announced) = claim.announced.filter(|_| claim.state.removal().is_none()) else {
+        return Vec::new();
+    };
+    let (kind, reason, message) = match (announced.kind, announced.starts_at) {
+        (AnnouncementKind::RebalanceRecommendation, _) => {
+            let message = "EC2 recommends to move its pods: it may take the spot instance back".to_owned();
+            (NoteKind::Normal, "SpotRebalanceRecommendation", message)
+        }
+        (AnnouncementKind::ScheduledChange, starts_at) => {
+            let at = starts_at.map_or_else(String::new, |at| format!(" at `{}`", conditions::seconds(at)));
+            (NoteKind::Warning, "InstanceUnhealthy", format!("EC2 announced a change of its instance{at}"))
+        }
+    };
+    let of_claim = note(claim, object::uid(object), kind, reason, message);
+    let news = |note| News { of: format!("{reason} {}", claim.name), at: announced.at, note };
+    with_node(of_claim, node).map(news).collect()
+}
+
+/// The Event of a claim, and the same of its Node.
+fn with_node(of_claim: Note, node: Option<&Value>) -> impl Iterator<Item = Note> {
     let of_node = node.map(|node| Note {
         about: ObjectKey::node(object::name(node)),
         uid: object::uid(node).to_owned(),
-        ..note(claim, "", kind, reason, message)
+        ..of_claim.clone()
     });
-    std::iter::once(of_claim).chain(of_node).collect()
+    std::iter::once(of_claim).chain(of_node)
 }

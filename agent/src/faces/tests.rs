@@ -210,7 +210,10 @@ fn its_steps_become_conditions_and_events() {
         command: CommandId::parse("command-1").unwrap(),
         at: at(35),
     };
-    assert_eq!(world.show(&[claim(disrupting)]), ["NodeClaim default-abcde DisruptionWaitingReadiness"]);
+    assert_eq!(
+        world.show(&[claim(disrupting)]),
+        ["NodeClaim default-abcde DisruptionLaunching", "NodeClaim default-abcde DisruptionWaitingReadiness"]
+    );
     assert_eq!(world.conditions()[4], "DisruptionReason True Underutilized 1970-01-01T00:00:35Z");
 }
 
@@ -275,13 +278,71 @@ fn a_claim_that_a_command_holds_says_why() {
 fn a_claim_that_goes_is_deleted_and_held_until_its_instance_is_gone() {
     let world = FacesWorld::new();
     world.show(&[claim(initialized())]);
-    assert_eq!(world.show(&[claim(draining())]), ["NodeClaim default-abcde SpotInterrupted"]);
+    assert_eq!(
+        world.show(&[claim(draining())]),
+        ["NodeClaim default-abcde SpotInterrupted", "NodeClaim default-abcde TerminatingOnInterruption"]
+    );
     let object = world.object().unwrap();
     assert!(object::deleted_at(&object).is_some());
     assert_eq!(world.conditions()[5], "Drained Unknown Draining 1970-01-01T00:00:40Z");
     world.show(&[claim(terminated())]);
     assert!(world.object().is_none());
     assert_eq!(world.show(&[claim(terminated())]), [""; 0]);
+}
+
+#[test]
+fn a_drain_that_has_to_end_shows_when_and_never_later() {
+    let world = FacesWorld::new();
+    let drains = |deadline| ClaimState::Draining {
+        instance: instance(),
+        node: Some(node_name()),
+        reason: RemovalReason::Drifted,
+        at: at(40),
+        deadline: Some(at(deadline)),
+    };
+    let shown = || {
+        let object = world.object().unwrap();
+        text(&object, "/metadata/annotations/karpenter.sh~1nodeclaim-termination-timestamp")
+            .map(str::to_owned)
+    };
+    world.show(&[claim(initialized())]);
+    assert_eq!(shown(), None);
+    assert_eq!(
+        world.show(&[claim(drains(340))]),
+        [
+            "NodeClaim default-abcde DisruptionTerminating",
+            "NodeClaim default-abcde TerminationGracePeriodExpiring"
+        ]
+    );
+    assert_eq!(shown().as_deref(), Some("1970-01-01T00:05:40Z"));
+    world.show(&[claim(drains(400))]);
+    assert_eq!(shown().as_deref(), Some("1970-01-01T00:05:40Z"));
+    world.show(&[claim(drains(120))]);
+    assert_eq!(shown().as_deref(), Some("1970-01-01T00:02:00Z"));
+}
+
+#[test]
+fn what_ec2_announced_of_a_node_that_stays_is_told_of_it_and_its_claim() {
+    let world = FacesWorld::new();
+    world.show(&[claim(initialized())]);
+    let node = json!({"kind": "Node", "metadata": {"name": "n"}, "spec": {"providerID": "aws:///us-east-1a/i-0abc"}});
+    world.kube.apply(node).unwrap();
+    let told = |kind, starts_at, state| {
+        let announced = Some(InstanceAnnouncement { kind, at: at(90), starts_at });
+        let one = Claim { announced, ..claim(state) };
+        let mut decided = Decided::default();
+        decided.claims.insert(one.name.to_string(), one);
+        let shown = block_on(observe_shown(&world.kube)).unwrap();
+        let news = plan_faces(&decided, &shown, &[action()], at(100)).news;
+        news.iter().map(|news| format!("{} {}", news.note.about, news.note.reason)).collect::<Vec<_>>()
+    };
+    let recommended = AnnouncementKind::RebalanceRecommendation;
+    let of_both =
+        |reason: &str| vec![format!("NodeClaim default-abcde {reason}"), format!("Node n {reason}")];
+    assert_eq!(told(recommended, None, initialized()), of_both("SpotRebalanceRecommendation"));
+    let changes = AnnouncementKind::ScheduledChange;
+    assert_eq!(told(changes, Some(at(9_000)), initialized()), of_both("InstanceUnhealthy"));
+    assert_eq!(told(recommended, None, draining()), [""; 0]);
 }
 
 #[test]
