@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use tenon_domain::api::pod::DoNotDisrupt;
 use tenon_domain::api::workload::PodDisruptionBudget;
 use tenon_domain::drain_block::{DETACHED_WITHIN, DrainBlock};
 use tenon_snapshot::ObjectKey;
@@ -227,16 +228,7 @@ pub const fn tier_of(pod: &SeenPod) -> Tier {
 /// over. Any other value is ignored.
 #[must_use]
 pub fn is_kept(pod: &SeenPod, now: Timestamp) -> bool {
-    let Some(value) = &pod.do_not_disrupt else { return false };
-    if value == "true" {
-        return true;
-    }
-    match value.parse::<SignedDuration>() {
-        Ok(duration) if duration.is_positive() => {
-            pod.started_at.is_none_or(|start| now.duration_since(start) < duration)
-        }
-        Ok(_) | Err(_) => false,
-    }
+    DoNotDisrupt::parse(pod.do_not_disrupt.as_deref()).keeps(pod.started_at, now)
 }
 
 /// When the time until the deadline equals the pod's grace period. Pods without one are never deleted by force.
@@ -351,6 +343,12 @@ mod tests {
         check(&[kept("10m")], (None, 600), &["evict k"]);
         check(&[kept("-10m")], (None, 1), &["evict k"]);
         check(&[kept("yes")], (None, 1), &["evict k"]);
+        // The planner reads the same: Go's durations, and no others.
+        check(&[kept("0.5h1m")], (None, 1859), &[]);
+        check(&[kept("0.5h1m")], (None, 1860), &["evict k"]);
+        for others in ["1 hour", "1h 30m", "PT1H"] {
+            check(&[kept(others)], (None, 1), &["evict k"]);
+        }
         check(&[kept("true")], (Some(120), 89), &[]);
         check(&[kept("true")], (Some(120), 90), &["delete k 30"]);
         check(&[kept("true")], (Some(120), 200), &["delete k 1"]);

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use crate::api::meta::OwnerReference;
 use crate::id::{NamespacedName, NodeName, Uid};
 use crate::labels::NODEPOOL;
+use crate::manifest::duration;
 use crate::manifest::fields::{MOST, integer, text, within};
 use crate::requirement::Requirement;
 use crate::resources::ResourceList;
@@ -203,6 +204,31 @@ pub enum DoNotDisrupt {
     For(SignedDuration),
     /// Neither: ignored, with a warning.
     Invalid(String),
+}
+
+impl DoNotDisrupt {
+    /// Reads the annotation's value, by Go's grammar of durations; `None` where the annotation is absent.
+    #[must_use]
+    pub fn parse(value: Option<&str>) -> Self {
+        match value {
+            None => Self::No,
+            Some("true") => Self::Always,
+            Some(text) => match duration::parse_go(text) {
+                Some(duration) if duration.is_positive() => Self::For(duration),
+                Some(_) | None => Self::Invalid(text.to_owned()),
+            },
+        }
+    }
+
+    /// Whether a pod with this start stays where it is; one that hasn't started does.
+    #[must_use]
+    pub fn keeps(&self, started_at: Option<Timestamp>, now: Timestamp) -> bool {
+        match self {
+            Self::No | Self::Invalid(_) => false,
+            Self::Always => true,
+            Self::For(duration) => started_at.is_none_or(|start| now.duration_since(start) < *duration),
+        }
+    }
 }
 
 /// One ORed term of a node selector; its expressions are ANDed.

@@ -17,7 +17,7 @@ const UNITS: [(&str, i128); 8] = [
 ];
 
 /// Reads Go's grammar: `1h30m`, `1.5h`, `-10ms`, `0`.
-pub(super) fn parse_go(text: &str) -> Option<SignedDuration> {
+pub(crate) fn parse_go(text: &str) -> Option<SignedDuration> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, text.strip_prefix('+').unwrap_or(text)),

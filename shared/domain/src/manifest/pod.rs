@@ -12,7 +12,6 @@ use serde::de::{Deserializer, Error};
 
 use super::affinity::Affinity;
 use super::decode::{At, KeepUnknown, NameUnknown, Place, Whole, told};
-use super::duration;
 use super::fields::{MOST, WIDEST, labels, text, time, within};
 use super::meta::{KindScope, ObjectFields};
 use super::priority::Completeness;
@@ -351,7 +350,7 @@ impl PodSpec {
                 .filter(|name| !name.is_empty())
                 .unwrap_or_else(|| DEFAULT_SCHEDULER.to_owned()),
             owner: around.owner,
-            do_not_disrupt: do_not_disrupt(&meta.annotations),
+            do_not_disrupt: DoNotDisrupt::parse(meta.annotations.get(DO_NOT_DISRUPT).map(String::as_str)),
             deletion_cost: meta.annotations.get(DELETION_COST).and_then(|c| c.parse().ok()).unwrap_or(0),
             termination_grace_seconds: self.termination_grace_period_seconds.unwrap_or(GRACE_SECONDS),
             origin: if meta.annotations.contains_key(STATIC_POD) {
@@ -463,16 +462,5 @@ impl Volume {
         let KeepUnknown(Ephemeral { volume_claim_template: template }) = self.ephemeral.as_ref()?;
         let storage_class = template.spec.storage_class_name.clone();
         Some(PodVolume::Ephemeral { volume: self.name.clone(), storage_class })
-    }
-}
-
-fn do_not_disrupt(annotations: &BTreeMap<String, String>) -> DoNotDisrupt {
-    match annotations.get(DO_NOT_DISRUPT).map(String::as_str) {
-        None => DoNotDisrupt::No,
-        Some("true") => DoNotDisrupt::Always,
-        Some(text) => match duration::parse_go(text) {
-            Some(duration) if duration.is_positive() => DoNotDisrupt::For(duration),
-            Some(_) | None => DoNotDisrupt::Invalid(text.to_owned()),
-        },
     }
 }
