@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use tenon_domain::api::node_pool::ConsolidationPolicy;
 use tenon_domain::money::UsdPerHour;
 
-use super::candidate::UsedNode;
+use super::candidate::{UsedNode, price};
 use crate::disruption::blocked::reschedulable;
 use crate::disruption::cost;
-use crate::disruption::input::DisruptionInput;
+use crate::disruption::input::{ClaimView, DisruptionInput};
 
 /// The least ratio of both shares is one to this.
 const WORTH: u128 = 2;
@@ -28,24 +28,24 @@ struct PoolTotal {
 }
 
 impl<'a> PoolTotals<'a> {
-    /// The disruption of all nodes of a pool, and the price of those that could go.
-    pub(crate) fn of(input: &'a DisruptionInput, nodes: &[UsedNode<'a>]) -> Self {
+    /// The disruption and the price of all nodes of a pool, of those too that can't go now.
+    pub(crate) fn of(input: &'a DisruptionInput) -> Self {
         let balanced = |pool: &str| {
             input.pools.iter().any(|one| {
                 let policy = one.disruption.consolidation_policy;
                 one.name.as_str() == pool && policy == ConsolidationPolicy::Balanced
             })
         };
+        let counts =
+            |view: &&ClaimView| view.claim.phase().has_instance() && balanced(view.claim.pool.as_str());
         let mut totals: BTreeMap<&str, PoolTotal> = BTreeMap::new();
-        for view in input.claims.iter().filter(|view| balanced(view.claim.pool.as_str())) {
+        for view in input.claims.iter().filter(counts) {
             let pods = view.node.as_ref().map(reschedulable).unwrap_or_default();
+            let of_pool = input.world.pools.iter().find(|one| one.pool.name == view.claim.pool);
+            let paid = of_pool.and_then(|of_pool| price(view, of_pool)).unwrap_or_default();
             let total = totals.entry(view.claim.pool.as_str()).or_default();
             total.disruption = total.disruption.saturating_add(cost::disruption(&pods));
-        }
-        for used in nodes {
-            if let Some(total) = totals.get_mut(used.pool.name.as_str()) {
-                total.price = total.price.saturating_add(used.price.nanos());
-            }
+            total.price = total.price.saturating_add(paid.nanos());
         }
         Self(totals)
     }

@@ -148,7 +148,7 @@ impl<'a> UsedNode<'a> {
 }
 
 /// The price of the offering that a claim's instance is of, available or not.
-fn price(view: &ClaimView, pool: &PoolInput) -> Option<UsdPerHour> {
+pub(crate) fn price(view: &ClaimView, pool: &PoolInput) -> Option<UsdPerHour> {
     let instance = view.claim.state.instance()?;
     let option = find_option(&pool.types, &instance.instance_type)?;
     let reservation = instance.reservation.as_ref().map(|into| &into.id);

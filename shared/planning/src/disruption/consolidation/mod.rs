@@ -72,7 +72,7 @@ pub(crate) fn consolidate<'a>(
     }
     let free: Vec<usize> =
         nodes.iter().enumerate().filter(|(_, used)| used.kept.is_none()).map(|(index, _)| index).collect();
-    let totals = PoolTotals::of(input, &nodes);
+    let totals = PoolTotals::of(input);
     let allowed: BTreeMap<&str, usize> = input
         .pools
         .iter()
