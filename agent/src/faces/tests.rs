@@ -12,12 +12,16 @@ use tenon_domain::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
     Zone,
 };
+use tenon_domain::journal::Decision;
 use tenon_domain::quantity::Quantity;
+use tenon_domain::report::Shown;
 use tenon_domain::reservation::ClassReservations;
 use tenon_domain::resources::ResourceName;
+use tenon_domain::wake::FunctionName;
 use tenon_memory_table::block_on;
 use tenon_simulated_cluster::{SimulatedCluster, SimulationConfig};
-use tenon_snapshot::ActionKind;
+use tenon_snapshot::{ActionKind, NoteKind};
+use tenon_table::items::{ToldFinding, ToldFindings};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -343,6 +347,41 @@ fn what_ec2_announced_of_a_node_that_stays_is_told_of_it_and_its_claim() {
     let changes = AnnouncementKind::ScheduledChange;
     assert_eq!(told(changes, Some(at(9_000)), initialized()), of_both("InstanceUnhealthy"));
     assert_eq!(told(recommended, None, draining()), [""; 0]);
+}
+
+#[test]
+fn an_event_of_a_finding_has_the_reason_that_karpenter_gives_it() {
+    let check = |function, kind, reason: &str, expected: (NoteKind, &str, &str)| {
+        let finding = ToldFinding {
+            identity: reason.to_owned(),
+            kind,
+            names: ["a".to_owned()].into(),
+            decision: Decision::Refused,
+            reason: reason.to_owned(),
+            message: "why".to_owned(),
+            shown: Shown::Event,
+            since: at(90),
+            told_at: at(90),
+        };
+        let mut decided = Decided::default();
+        decided.told.push(ToldFindings { function, findings: vec![finding] });
+        let found = plan_faces(&decided, &ShownObjects::default(), &[], at(100)).news;
+        let note = &found[0].note;
+        assert_eq!((note.kind, note.reason.as_str(), note.message.as_str()), expected);
+    };
+    use FunctionName::{Disruption, Lifecycle, Provisioner};
+    use NoteKind::{Normal, Warning};
+    let blocked = |message| (Normal, "DisruptionBlocked", message);
+    check(Disruption, SubjectKind::Claim, "BlockedByPdb", blocked("why (BlockedByPdb)"));
+    check(Disruption, SubjectKind::Claim, "BudgetExhausted", blocked("why (BudgetExhausted)"));
+    let dear = (Normal, "Unconsolidatable", "why (TooFewSpotTypes)");
+    check(Disruption, SubjectKind::Claim, "TooFewSpotTypes", dear);
+    let invalid = (Warning, "InvalidDoNotDisruptAnnotation", "why (InvalidAnnotation)");
+    check(Disruption, SubjectKind::Pod, "InvalidAnnotation", invalid);
+    check(Disruption, SubjectKind::Pool, "InvalidAnnotation", (Warning, "InvalidAnnotation", "why"));
+    let unplaced = (Warning, "FailedScheduling", "why (TaintsNotTolerated)");
+    check(Provisioner, SubjectKind::Pod, "TaintsNotTolerated", unplaced);
+    check(Lifecycle, SubjectKind::Claim, "NodeRepairBlocked", (Warning, "NodeRepairBlocked", "why"));
 }
 
 #[test]

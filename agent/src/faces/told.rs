@@ -1,13 +1,17 @@
 //! The functions' findings in Kubernetes: conditions of NodePools, EC2NodeClasses and NodeClaims, and Events.
 //!
 //! Decides the conditions' types, and which findings are Events. It doesn't decide when a finding is told again,
-//! nor which Events were sent ([`super::news`]).
+//! nor which Events were sent ([`super::news`]). An Event has Karpenter's reason where it has one, because dashboards and
+//! alerts look for these; the finding's own reason, which says more, ends its message then.
+//!
+//! Source: kubernetes-sigs/karpenter `pkg/events/reason.go`.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tenon_domain::journal::{Decision, SubjectKind};
 use tenon_domain::report::{ALL_POOLS, Shown};
+use tenon_domain::wake::FunctionName;
 use tenon_snapshot::object::{Kind, ObjectKey, text};
 use tenon_snapshot::{Note, NoteKind};
 use tenon_table::items::{ToldFinding, ToldFindings};
@@ -77,21 +81,52 @@ pub(super) fn with_told(
 
 /// The Events of findings.
 pub(super) fn news(told: &[ToldFindings]) -> Vec<News> {
-    told.iter().flat_map(|told| &told.findings).flat_map(news_of).collect()
+    told.iter()
+        .flat_map(|told| told.findings.iter().flat_map(move |finding| news_of(told.function, finding)))
+        .collect()
 }
 
-fn news_of(finding: &ToldFinding) -> impl Iterator<Item = News> {
-    let kind = if finding.decision == Decision::Refused { NoteKind::Warning } else { NoteKind::Normal };
+fn news_of(function: FunctionName, finding: &ToldFinding) -> impl Iterator<Item = News> {
+    let otherwise = if finding.decision == Decision::Refused { NoteKind::Warning } else { NoteKind::Normal };
+    let (kind, reason, message) = match peers(function, finding) {
+        Some((kind, reason)) => (kind, reason, format!("{} ({})", finding.message, finding.reason)),
+        None => (otherwise, finding.reason.as_str(), finding.message.clone()),
+    };
     finding.names.iter().filter_map(move |name| {
         let note = Note {
             about: about(finding.kind, name)?,
             uid: String::new(),
             kind,
-            reason: finding.reason.clone(),
-            message: finding.message.clone(),
+            reason: reason.to_owned(),
+            message: message.clone(),
         };
         Some(News { of: finding.identity.clone(), at: finding.told_at, note })
     })
+}
+
+/// Karpenter's type and reason of a finding's Event, where it has one.
+fn peers(function: FunctionName, finding: &ToldFinding) -> Option<(NoteKind, &'static str)> {
+    match (function, finding.kind) {
+        (FunctionName::Disruption, SubjectKind::Claim) => match finding.reason.as_str() {
+            "SavesTooLittle" | "MovedLately" | "SpotToSpotDisabled" | "TooFewSpotTypes"
+            | "MinValuesUnmet" | "Unbalanced" => Some((NoteKind::Normal, "Unconsolidatable")),
+            _ => Some((NoteKind::Normal, "DisruptionBlocked")),
+        },
+        (FunctionName::Disruption, SubjectKind::Pod) => {
+            Some((NoteKind::Warning, "InvalidDoNotDisruptAnnotation"))
+        }
+        (FunctionName::Provisioner, SubjectKind::Pod) => Some((NoteKind::Warning, "FailedScheduling")),
+        (
+            FunctionName::Catalog
+            | FunctionName::Images
+            | FunctionName::NodeClasses
+            | FunctionName::Provisioner
+            | FunctionName::Lifecycle
+            | FunctionName::Interruption
+            | FunctionName::Disruption,
+            _,
+        ) => None,
+    }
 }
 
 /// The object of a subject; `None` if Kubernetes has no such kind.
