@@ -165,10 +165,13 @@ fn class_ready(pool: &NodePool, input: &LifecycleInput) -> FoundCondition {
         Some(ready) if ready.status == ConditionStatus::True => {
             FoundCondition::holds(PoolConditionType::NodeClassReady)
         }
-        Some(ready) => FoundCondition::not(ready.status, ready.reason_text(), ready.message.clone()),
-        None => {
-            let message = format!("EC2NodeClass `{name}` has no conditions yet");
-            FoundCondition::not(ConditionStatus::Unknown, "NodeClassNotReady", message)
+        Some(ready) if ready.status == ConditionStatus::False => {
+            FoundCondition::not(ready.status, ready.reason_text(), ready.message.clone())
+        }
+        unknown => {
+            let unresolved = || format!("EC2NodeClass `{name}` has no conditions yet");
+            let message = unknown.map_or_else(unresolved, |ready| ready.message.clone());
+            FoundCondition::not(ConditionStatus::Unknown, "NodeClassReadinessUnknown", message)
         }
     }
 }

@@ -152,10 +152,14 @@ fn a_pool_is_ready_when_its_class_is_and_says_why_where_it_is_not() {
         ("Ready", ""),
     );
     check(Some(class(&[amis, unhealthy(False)])), (False, "UnhealthyDependents", "SubnetsReady"), not);
-    check(Some(class(&[amis, unhealthy(Unknown)])), (Unknown, "UnhealthyDependents", "SubnetsReady"), not);
+    check(
+        Some(class(&[amis, unhealthy(Unknown)])),
+        (Unknown, "NodeClassReadinessUnknown", "SubnetsReady"),
+        not,
+    );
     check(
         Some(class(&[])),
-        (Unknown, "NodeClassNotReady", "EC2NodeClass `default` has no conditions yet"),
+        (Unknown, "NodeClassReadinessUnknown", "EC2NodeClass `default` has no conditions yet"),
         not,
     );
     check(None, (False, "NodeClassNotFound", "EC2NodeClass `default` isn't resolved yet"), not);
