@@ -6,7 +6,10 @@
 
 use serde_json::{Map, Value, json};
 use tenon_domain::id::Uid;
-use tenon_domain::labels::{DO_NOT_DISRUPT, EC2NODECLASS_HASH, EC2NODECLASS_HASH_VERSION, NODEPOOL};
+use tenon_domain::labels::{
+    DO_NOT_DISRUPT, EC2NODECLASS_HASH, EC2NODECLASS_HASH_VERSION, NODEPOOL, NODEPOOL_HASH,
+    NODEPOOL_HASH_VERSION, TERMINATION_TIMESTAMP,
+};
 use tenon_domain::manifest;
 
 use crate::object::{self, Kind, list, text};
@@ -26,6 +29,10 @@ const POD_ANNOTATIONS: [&str; 4] = [
 ];
 /// Kinds of which only the name counts in `metadata`.
 const NAMED: [Kind; 3] = [Kind::CsiNode, Kind::VolumeAttachment, Kind::Service];
+/// The annotations with a class's hash.
+const CLASS_HASHES: [&str; 2] = [EC2NODECLASS_HASH, EC2NODECLASS_HASH_VERSION];
+/// The annotations with a pool's hash.
+const POOL_HASHES: [&str; 2] = [NODEPOOL_HASH, NODEPOOL_HASH_VERSION];
 /// An annotation with a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -43,9 +50,11 @@ pub fn keep(kind: Kind, mut object: Value) -> Value {
             // Other agents' annotations change every minute.
             retain(metadata, "annotations", |key| key.contains("karpenter.") || ours(key));
         } else if kind == Kind::NodeClaim {
-            // It repeats the labels of its Node and of its requirements; an annotation says whose it is.
+            // It repeats the labels of its Node and of its requirements; an annotation says whose it is, and one when its
+            // drain ends.
             retain(metadata, "labels", |key| key == NODEPOOL);
-            retain(metadata, "annotations", |key| key == DO_NOT_DISRUPT || ours(key));
+            let used = [DO_NOT_DISRUPT, TERMINATION_TIMESTAMP];
+            retain(metadata, "annotations", |key| used.contains(&key) || ours(key));
         } else if NAMED.contains(&kind) {
             metadata.retain(|field, _| ["name", "namespace", "resourceVersion"].contains(&field.as_str()));
         } else {
@@ -65,7 +74,10 @@ pub(super) fn sent(object: &Value) -> Value {
     if let Some(metadata) = fields(&mut sent, "/metadata") {
         metadata.retain(|field, _| !stays(kind, field));
         // The agent's own writes, from the table.
-        retain(metadata, "annotations", |key| ![EC2NODECLASS_HASH, EC2NODECLASS_HASH_VERSION].contains(&key));
+        retain(metadata, "annotations", |key| !CLASS_HASHES.contains(&key));
+        if kind == Kind::NodePool {
+            retain(metadata, "annotations", |key| !POOL_HASHES.contains(&key));
+        }
         if kind == Kind::NodeClaim {
             retain(metadata, "annotations", |key| key == DO_NOT_DISRUPT);
         }

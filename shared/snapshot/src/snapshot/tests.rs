@@ -506,3 +506,22 @@ fn caches_keep_no_more_than_a_functions_memory_has_room_for() {
     read_as("second");
     assert!(kept("second") && !kept("first"));
 }
+
+/// An agent that doesn't see its own annotation writes it again and again; one that sends it rings functions for nothing.
+#[test]
+fn annotations_that_the_agent_writes_are_kept_and_not_sent() {
+    let check = |kind: Kind, name: &str| {
+        let object = json!({"apiVersion": kind.api_version(), "kind": kind.as_str(),
+            "metadata": {"name": "a", "annotations": {name: "1"}}});
+        let kept = keep(kind, object);
+        let annotation = |object: &Value| {
+            object.pointer("/metadata/annotations").and_then(|all| all.get(name)).and_then(Value::as_str)
+                == Some("1")
+        };
+        assert_eq!((annotation(&kept), annotation(&project::sent(&kept))), (true, false), "{name}");
+    };
+    check(Kind::NodeClaim, "karpenter.sh/nodeclaim-termination-timestamp");
+    check(Kind::NodePool, "karpenter.sh/nodepool-hash");
+    check(Kind::NodePool, "karpenter.sh/nodepool-hash-version");
+    check(Kind::Ec2NodeClass, "karpenter.k8s.aws/ec2nodeclass-hash");
+}
