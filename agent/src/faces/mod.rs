@@ -21,9 +21,11 @@ use serde_json::{Map, Value, json};
 use tenon_domain::api::node_class::InstanceProfile;
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::claim::{Claim, ClaimPhase};
+use tenon_domain::class_hash::PoolHash;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::journal::SubjectKind;
 use tenon_domain::labels;
+use tenon_domain::manifest::{self, ManifestObject};
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::reservation::ClassReservation;
 use tenon_domain::resources::ResourceList;
@@ -116,8 +118,11 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
     for object in &shown.pools {
         let name = object::name(object);
         let pool = decided.pools.iter().find(|pool| pool.name.as_str() == name);
-        let status = with_told(pool.map(pool_status), decided, SubjectKind::Pool, object);
+        let observed = class_of(object, decided).map(|class| class.generation);
+        let status = pool.map(|pool| pool_status(pool, observed));
+        let status = with_told(status, decided, SubjectKind::Pool, object);
         faces.ops.extend(status.and_then(|status| changed_status(object, status)));
+        faces.ops.extend(changed_pool_hash(object));
     }
     for object in &shown.classes {
         let name = object::name(object);
@@ -286,15 +291,32 @@ fn changed_status(object: &Value, status: Value) -> Option<FaceOp> {
     (in_order(known) != in_order(status.clone())).then(|| FaceOp::Status(with_status(kind, name, status)))
 }
 
+/// The class that a NodePool names, as the functions resolved it last.
+fn class_of<'a>(pool: &Value, decided: &'a Decided) -> Option<&'a ClassStatus> {
+    let name = text(pool, "/spec/template/spec/nodeClassRef/name")?;
+    decided.classes.iter().find(|class| class.name.as_str() == name)
+}
+
+/// The operation that annotates a NodePool with the hash of its template, where it isn't.
+fn changed_pool_hash(object: &Value) -> Option<FaceOp> {
+    let Ok(ManifestObject::NodePool(pool)) = manifest::read_stored(object) else { return None };
+    annotated(object, Kind::NodePool, PoolHash::of(&pool.template).annotations())
+}
+
 /// The operation that annotates a class with the hash of its spec, where it isn't. The hash of an older spec isn't shown.
 fn changed_hash(object: &Value, class: &ClassStatus) -> Option<FaceOp> {
     let generation = object::at(object, "/metadata/generation").and_then(Value::as_u64);
     let annotations = class.hash.filter(|_| generation == Some(class.generation))?.annotations();
+    annotated(object, Kind::Ec2NodeClass, annotations)
+}
+
+/// The operation that sets annotations, where they aren't set.
+fn annotated(object: &Value, kind: Kind, annotations: [(&'static str, String); 2]) -> Option<FaceOp> {
     let shown: BTreeMap<&str, &str> = object::texts(object, "/metadata/annotations").collect();
     if annotations.iter().all(|(key, value)| shown.get(key) == Some(&value.as_str())) {
         return None;
     }
-    let key = ObjectKey::new(Kind::Ec2NodeClass, "", object::name(object));
+    let key = ObjectKey::new(kind, "", object::name(object));
     let annotations = annotations.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
     Some(FaceOp::Annotate { key, annotations })
 }
@@ -312,7 +334,7 @@ fn with_status(kind: Kind, name: &str, status: Value) -> Value {
 }
 
 /// Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodepool_status.go`.
-fn pool_status(pool: &PoolStatus) -> Value {
+fn pool_status(pool: &PoolStatus, class_generation: Option<u64>) -> Value {
     let conditions: Vec<Value> = pool
         .conditions
         .iter()
@@ -327,7 +349,12 @@ fn pool_status(pool: &PoolStatus) -> Value {
             })
         })
         .collect();
-    json!({"nodes": pool.nodes, "resources": quantities(&pool.resources), "conditions": conditions})
+    let mut status =
+        json!({"nodes": pool.nodes, "resources": quantities(&pool.resources), "conditions": conditions});
+    if let (Some(generation), Some(fields)) = (class_generation, status.as_object_mut()) {
+        fields.insert("nodeClassObservedGeneration".to_owned(), json!(generation));
+    }
+    status
 }
 
 /// Source: aws/karpenter-provider-aws `pkg/apis/v1/ec2nodeclass_status.go`.

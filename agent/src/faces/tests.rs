@@ -536,6 +536,40 @@ fn a_class_has_the_hash_of_its_spec_beside_its_other_annotations() {
 }
 
 #[test]
+fn a_pool_has_the_hash_of_its_template_and_the_generation_of_its_class() {
+    let world = FacesWorld::new();
+    let linux = json!({"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]});
+    let class_ref = json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"});
+    let given = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": {"name": "default", "annotations": {"team": "a"}},
+        "spec": {"template": {"spec": {"nodeClassRef": class_ref, "requirements": [linux], "expireAfter": "Never"}},
+            "disruption": {"consolidateAfter": "0s"}}});
+    world.kube.apply(given.clone()).unwrap();
+    let Ok(ManifestObject::NodePool(pool)) = manifest::read_stored(&given) else { unreachable!() };
+    let mut decided = Decided::default();
+    decided.pools = vec![PoolStatus {
+        name: pool.name.clone(),
+        revision: 1,
+        generation: 1,
+        nodes: 0,
+        resources: ResourceList::new(),
+        conditions: Vec::new(),
+    }];
+    decided.classes = vec![ClassStatus { generation: 3, ..class(Vec::new()) }];
+    world.show_all(&decided);
+    let object = world.kube.object(Kind::NodePool, "", "default").unwrap();
+    let shown: BTreeMap<&str, &str> = object::texts(&object, "/metadata/annotations").collect();
+    let hash = PoolHash::of(&pool.template).to_string();
+    let expected = [
+        ("karpenter.sh/nodepool-hash", hash.as_str()),
+        ("karpenter.sh/nodepool-hash-version", "v3"),
+        ("team", "a"),
+    ];
+    assert_eq!(shown, BTreeMap::from(expected));
+    assert_eq!(object.pointer("/status/nodeClassObservedGeneration"), Some(&json!(3)));
+}
+
+#[test]
 fn a_class_that_is_made_anew_shows_nothing_of_the_one_before() {
     let world = FacesWorld::new();
     let object = json!({"kind": "EC2NodeClass", "metadata": {"name": "default"}, "spec": {"role": "node"}});
