@@ -23,7 +23,8 @@ use tenon_table::{Consistency, Table, TableError};
 
 use crate::bell::{Bell, Ring, is_of_pods};
 use crate::converge::{
-    PodEviction, eviction_of_op, execute_op, note_of_op, observe_holds, observe_view, read_actions,
+    PodEviction, eviction_of_op, execute_op, note_of_op, note_of_owner, note_of_volumes, observe_holds,
+    observe_view, read_actions,
 };
 use crate::decided::Decided;
 use crate::deleted::{Owners, Tainted, find_deleted, taint_deleted};
@@ -366,7 +367,11 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         for _ in 0..ROUNDS_OF_A_STEP {
             let mut view = observe_view(&*self.kube, &actions, &self.refused).await?;
             self.refused.clone_from(&view.refused);
-            self.detaching.observe(view.waits_for_volumes(&actions, now), now);
+            let detaching = view.waits_for_volumes(&actions, now);
+            for node in &detaching {
+                self.tell(Some(note_of_volumes(&view, node)), now).await;
+            }
+            self.detaching.observe(detaching, now);
             view.detaching.clone_from(&self.detaching);
             let known = (actions.as_slice(), &replacements);
             view.holds = observe_holds(&*self.kube, &view, known, self.own_pod.as_ref()).await?;
@@ -386,6 +391,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
                 progressed |= outcome.progresses();
                 self.evictions.extend(eviction_of_op(op, outcome));
                 self.tell(note_of_op(op, outcome), now).await;
+                self.tell(note_of_owner(op, outcome, &view), now).await;
             }
             for (node, pods) in waiting {
                 unwritten.extend(self.kube.nominate(&pods, &node).await.err());

@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde_json::Value;
 use tenon_domain::id::{ClusterName, Uid};
 use tenon_domain::snapshot::Unreadable;
+use tenon_domain::taint::UNREGISTERED;
 use tenon_snapshot::{
-    ActionKind, Deletion, Eviction, Kind, Kube, KubeError, NodeAction, Note, NoteKind, ObjectKey, PodRef,
-    Precondition, action, object,
+    ActionKind, Deletion, Eviction, Kind, Kube, KubeError, NodeAction, Note, NoteKind, Object, ObjectKey,
+    PodRef, Precondition, action, object,
 };
 use tenon_table::{Consistency, Query, SkRange, Table, TableError, query_all};
 
@@ -241,6 +243,59 @@ pub fn note_of_op(op: &Op, outcome: OperationOutcome) -> Option<Note> {
         }
         (Op::Pod(PodOp::Delete { .. }) | Op::Patch { .. } | Op::Delete { .. }, _) => None,
     }
+}
+
+/// The event of a Node or a NodeClaim about an operation, with the peer's reasons: a refused eviction holds the Node's
+/// drain, and a Node that joined without the taint that keeps pods off it may have pods already.
+#[must_use]
+pub fn note_of_owner(op: &Op, outcome: OperationOutcome, view: &View) -> Option<Note> {
+    match (op, outcome) {
+        (Op::Pod(PodOp::Evict { pod, uid }), OperationOutcome::Eviction(EvictionAnswer::Refused)) => {
+            let (node, _) = view.pods.iter().find(|(_, pods)| pods.iter().any(|one| one.uid == *uid))?;
+            let (namespace, name) = (&pod.namespace, &pod.name);
+            let message =
+                format!("not evicting pod `{namespace}/{name}` now: a PodDisruptionBudget doesn't allow it");
+            Some(note_of_node(view, node, (NoteKind::Warning, "FailedDraining"), message))
+        }
+        (Op::Patch { node, patch, .. }, OperationOutcome::Done) => {
+            unregistered_taint_missing(view, node, patch)
+        }
+        (Op::Pod(_) | Op::Patch { .. } | Op::Delete { .. }, _) => None,
+    }
+}
+
+/// The event of a drained Node whose volumes are still attached.
+#[must_use]
+pub fn note_of_volumes(view: &View, node: &str) -> Note {
+    let message = "no pod is left to evict, and the volumes of its pods are still attached".to_owned();
+    note_of_node(view, node, (NoteKind::Normal, "AwaitingVolumeDetachment"), message)
+}
+
+fn note_of_node(view: &View, node: &str, (kind, reason): (NoteKind, &str), message: String) -> Note {
+    let uid = find_named(view, node).map_or("", |node| object::uid(node)).to_owned();
+    Note { about: ObjectKey::node(node), uid, kind, reason: reason.to_owned(), message }
+}
+
+fn find_named<'a>(view: &'a View, node: &str) -> Option<&'a Object> {
+    view.nodes.iter().find(|one| object::name(one) == node)
+}
+
+/// The event of a NodeClaim whose Node this patch registers, if the Node joined without `karpenter.sh/unregistered`.
+fn unregistered_taint_missing(view: &View, node: &str, patch: &Value) -> Option<Note> {
+    object::text(patch, "/metadata/labels/karpenter.sh~1registered")?;
+    let claim = object::text(patch, "/metadata/annotations/tenon.dev~1nodeclaim")?;
+    if object::taints(find_named(view, node)?).iter().any(|taint| taint.key == UNREGISTERED) {
+        return None;
+    }
+    Some(Note {
+        about: ObjectKey::new(Kind::NodeClaim, "", claim),
+        uid: view.claims.get(claim).map_or("", |claim| object::uid(claim)).to_owned(),
+        kind: NoteKind::Warning,
+        reason: "UnregisteredTaintMissing".to_owned(),
+        message: format!(
+            "Node `{node}` joined without the taint `{UNREGISTERED}`, so pods may have come to it before its NodePool's              taints: let its user data set it"
+        ),
+    })
 }
 
 /// Deleted, or being deleted: both satisfy the operation.

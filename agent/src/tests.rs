@@ -1,6 +1,6 @@
 //! The agent against a simulated cluster and a table in memory, as a user of the cluster sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use crate::{Agent, Bell, BellError, Burst, Reported, Ring};
@@ -280,6 +280,32 @@ fn taints_are_added_unless_the_node_is_kept_from_it() {
 }
 
 #[test]
+fn c116_a_node_without_the_taint_of_its_boot_is_registered_and_its_claim_tells_it() {
+    let told = |taints: Value| {
+        let mut world = AgentFixture::new();
+        world.boot("a");
+        world.run(6);
+        world
+            .kube
+            .apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"},
+                "spec": {"providerID": provider_id("a"), "taints": taints}}))
+            .unwrap();
+        world.act("a", ActionKind::Register, None);
+        world.run(20);
+        assert!(world.is_done("a"));
+        events(&world, "UnregisteredTaintMissing").into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(told(json!([{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}])), [""; 0]);
+    assert_eq!(told(json!([])), ["NodeClaim a"]);
+}
+
+/// The objects of Events with a reason.
+fn events(world: &AgentFixture, reason: &str) -> BTreeSet<String> {
+    let notes = world.kube.notes();
+    notes.iter().filter(|note| note.reason == reason).map(|note| note.about.to_string()).collect()
+}
+
+#[test]
 fn a_claims_own_label_keeps_the_taints_off_its_node() {
     let mut world = AgentFixture::new();
     world.boot("a");
@@ -396,6 +422,7 @@ fn a_budget_that_never_lets_go_holds_until_the_deadline() {
     // Pods with 30 s of grace are deleted 30 s before the deadline.
     world.run(29);
     assert_eq!(world.pods("a"), 2);
+    assert!(events(&world, "FailedDraining").contains("Node a"));
     world.run(15);
     assert!(world.is_done("a"));
     assert_eq!(world.kube.evictions(), []);
