@@ -91,7 +91,7 @@ fn words(users: &BTreeSet<&str>) -> String {
         more => format!(" and {}", counted(more, "other", "others")),
     };
     format!(
-        "it is deleted and goes with its last NodeClaim; NodeClaims `{}`{more} use it: delete their NodePools, or let \
+        "it is being deleted, and stays while NodeClaims `{}`{more} use it: delete their NodePools, or let \
          these name another EC2NodeClass",
         named.join("`, `")
     )

@@ -613,7 +613,7 @@ fn a_deleted_class_stays_while_node_claims_use_it() {
     decided.classes = vec![ClassStatus { name: NodeClassName::parse("linux").unwrap(), ..class(Vec::new()) }];
     let both = "example.com/other karpenter.k8s.aws/termination";
     assert_eq!(look(&decided), found(both, ""));
-    let held = "it is deleted and goes with its last NodeClaim; NodeClaims `default-abcde` use it: delete their \
+    let held = "it is being deleted, and stays while NodeClaims `default-abcde` use it: delete their \
                 NodePools, or let these name another EC2NodeClass";
     world.kube.delete(Kind::Ec2NodeClass, "", "linux");
     let planned = Claim::planned(

@@ -184,10 +184,10 @@ impl<'a> DisruptionContext<'a> {
             let Claim { name, pool, .. } = claim;
             let message = match &mark.mark {
                 Some(Consolidatable { pods: None, .. }) => format!(
-                    "NodeClaim `{name}` is empty: it goes if no pod comes within `consolidateAfter` of NodePool `{pool}`"
+                    "NodeClaim `{name}` is empty: it is removed if no pod comes within `consolidateAfter` of NodePool `{pool}`"
                 ),
                 Some(Consolidatable { pods: Some(_), .. }) => format!(
-                    "NodeClaim `{name}` is underutilized: it goes if that holds for `consolidateAfter` of NodePool `{pool}`"
+                    "NodeClaim `{name}` is underutilized: it is removed if that holds for `consolidateAfter` of NodePool `{pool}`"
                 ),
                 None => format!("NodeClaim `{name}` isn't empty or underutilized any longer"),
             };

@@ -120,8 +120,8 @@ fn failed(claim: &Claim, now: Timestamp) -> Option<Claim> {
 fn record(claim: &Claim, now: Timestamp) -> JournalRecord {
     let Claim { name, launch, .. } = claim;
     let message = format!(
-        "NodeClaim `{name}` gets no instance: its launch `{launch}` isn't in the table any more; an instance that it may \
-         have got stops `lifecycle`, which then says what to do"
+        "NodeClaim `{name}` gets no instance: its launch `{launch}` isn't in the table any more; if EC2 launched one \
+         all the same, `lifecycle` halts the cluster and says what to do"
     );
     let subject = Subject { kind: SubjectKind::Claim, name: name.to_string() };
     JournalRecord::new(subject, now, FunctionName::Provisioner.as_str(), Decision::LaunchFailed, message)
@@ -139,8 +139,9 @@ fn holds(claim: &Claim, until: Timestamp) -> Finding {
 }
 
 fn waits(claim: &Claim) -> Finding {
-    let why = "its launch isn't in the table any more, so nobody knows its pods: they would get another node; planning \
-               goes on 30 s after its node is ready, or 15 minutes after the claim was made; delete it to plan at once";
+    let why = "its launch isn't in the table any more, so its pods aren't known, and a plan would launch another node for \
+               them; planning goes on 30 s after its node is ready, or 15 minutes after the claim was made; delete the \
+               NodeClaim to plan at once";
     Finding::waiting(
         Subject { kind: SubjectKind::Claim, name: claim.name.to_string() },
         LAUNCH_LOST,

@@ -248,7 +248,11 @@ impl fmt::Display for Waiting {
         match self {
             Self::CatalogNotHydrated { part } => write!(f, "catalogue part `{part}` isn't loaded yet"),
             Self::CatalogStale { part, age } => {
-                write!(f, "catalogue part `{part}` is too old: {} s", age.as_secs())
+                write!(
+                    f,
+                    "catalogue part `{part}` is {} s old, which is too old to plan with: see `tenon get catalog`",
+                    age.as_secs()
+                )
             }
             Self::SnapshotMissing => f.write_str("the cluster's agent hasn't reported yet"),
             Self::SnapshotStale { age } => {
@@ -284,9 +288,9 @@ impl fmt::Display for Waiting {
             Self::ClusterNotRegistered => {
                 f.write_str("the cluster isn't registered: deploy its per-cluster stack")
             }
-            Self::TableRestored => {
-                f.write_str("terminations and disruptions are halted until the item `HALT` is deleted")
-            }
+            Self::TableRestored => f.write_str(
+                "terminations and disruptions are halted: do what the item `HALT` says, then delete it",
+            ),
         }
     }
 }

@@ -160,14 +160,14 @@ pub(super) fn agent(facts: &DoctorFacts) -> Judged {
         let Some(report) = report else {
             return Judged::failed(
                 "the agent never reported",
-                format!("install its chart, as docs/install.md says; if it is: {LOGS}"),
+                format!("install its chart, as docs/install.md says; if it is installed: {LOGS}"),
             );
         };
         let age = report.age_seconds;
         if of_the_future(report) {
             Judged::failed(
                 format!("the agent dates its report {} s ahead of this machine", age.saturating_neg()),
-                "set the clocks of this machine and of the agent's node: functions ignore a report of the future",
+                "set the clocks of this machine and of the agent's node: functions ignore a report from the future",
             )
         } else if stale(report) {
             Judged::failed(format!("the agent is silent: it reported {age} s ago"), LOGS)

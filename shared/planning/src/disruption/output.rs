@@ -372,7 +372,7 @@ impl fmt::Display for RefusalReason {
             }
             Self::DriftsAgain { drift, until } => write!(
                 f,
-                "it replaced a node for the same drift ({drift}), and a replacement of it would drift again: what its NodePool and EC2NodeClass ask for isn't what nodes get; correct them, or it is tried again at `{until}`"
+                "it replaced a node for the same drift ({drift}), and its own replacement would drift again: correct its NodePool or EC2NodeClass, which asks for what nodes don't get; next try at `{until}`"
             ),
             Self::ClusterBudgetExhausted { allowed, going } => {
                 let (nodes, are) =
@@ -425,7 +425,7 @@ impl fmt::Display for RefusalReason {
                 "the types that would be cheaper have fewer values than `minValues` of NodePool `{pool}` ask for: allow more types, or lower `minValues`"
             ),
             Self::Unbalanced => f.write_str(
-                "what cheaper nodes for its pods would save isn't worth moving them, by policy `Balanced`",
+                "cheaper nodes for its pods would save too little to move them, by policy `Balanced`",
             ),
         }
     }

@@ -201,7 +201,7 @@ impl fmt::Display for Reason {
         match self {
             Self::NoNodePool => f.write_str("the cluster has no NodePool: create one"),
             Self::SchedulingGated { gates } => {
-                write!(f, "the pod has scheduling gates: {}; they go by who set them", quoted(gates.iter()))
+                write!(f, "the pod has scheduling gates: {}; whoever set them has to remove them", quoted(gates.iter()))
             }
             Self::UnsupportedConstraint { field } => {
                 write!(f, "`{field}` isn't supported: remove it from the pod")
@@ -214,7 +214,7 @@ impl fmt::Display for Reason {
             }
             Self::NodeClassNotReady { waiting } => write!(f, "{waiting}"),
             Self::TaintsNotTolerated { taints } => {
-                write!(f, "untolerated taints {}: a toleration of the pod lets it in", quoted(taints.iter()))
+                write!(f, "untolerated taints {}: add a toleration to the pod", quoted(taints.iter()))
             }
             Self::IncompatibleRequirements { conflicts } => {
                 let all: Vec<String> = conflicts.iter().map(ToString::to_string).collect();
@@ -305,10 +305,9 @@ fn not_allowed(families: &[String]) -> String {
 
 fn none_available(types: usize, zones: &[Zone], until: Option<Timestamp>) -> String {
     let fit = if types == 1 { "type fits" } else { "types fit" };
-    let again = until.map(|until| format!(", asked for again at `{until}`")).unwrap_or_default();
+    let again = until.map(|until| format!("; next try at `{until}`")).unwrap_or_default();
     format!(
-        "{types} instance {fit}, none can be had now in {}{again}: other instance types, zones or capacity types would \
-         help",
+        "{types} instance {fit}, none is available now in {}{again}: allow other instance types, zones or capacity types",
         quoted(zones.iter())
     )
 }

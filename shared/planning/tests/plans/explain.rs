@@ -57,7 +57,7 @@ fn limits_taints_and_zones_are_named() {
     tainted.pool.template.taints = vec![Taint::new("dedicated", TaintEffect::NoSchedule)];
     check(
         &input(pods("a", 1, shape(&[])), vec![tainted]),
-        &["no place: untolerated taints `dedicated:NoSchedule`: a toleration of the pod lets it in"],
+        &["no place: untolerated taints `dedicated:NoSchedule`: add a toleration to the pod"],
     );
     let elsewhere = selecting(shape(&[]), labels::ZONE, "test-zone-9");
     check(
@@ -71,5 +71,8 @@ fn a_pod_that_cant_be_planned_for_has_no_pools() {
     let mut gated = shape(&[]);
     gated.scheduling_gates = vec!["example.com/quota".to_owned()];
     let world = input(vec![pod("a", &Arc::new(gated))], vec![default_pool()]);
-    check(&world, &["refused: the pod has scheduling gates: `example.com/quota`; they go by who set them"]);
+    check(
+        &world,
+        &["refused: the pod has scheduling gates: `example.com/quota`; whoever set them has to remove them"],
+    );
 }

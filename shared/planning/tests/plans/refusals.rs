@@ -219,9 +219,8 @@ fn a_shift_is_named_only_where_coming_back_would_help() {
     let soon = without(&[shifted(a), shifted(b), (c, exhausted)]);
     let report = check_reason(&input(one(), vec![soon]), "AllOfferingsUnavailable");
     let message = report.unschedulable[0].message();
-    let told = "NodePool `default`: 6 instance types fit, none can be had now in `test-zone-1`, `test-zone-2`, \
-        `test-zone-3`, asked for again at `2026-01-01T00:03:00Z`: other instance types, zones or capacity types \
-        would help";
+    let told = "NodePool `default`: 6 instance types fit, none is available now in `test-zone-1`, `test-zone-2`, \
+        `test-zone-3`; next try at `2026-01-01T00:03:00Z`: allow other instance types, zones or capacity types";
     assert_eq!(message, told);
 }
 
