@@ -37,7 +37,7 @@ pub(crate) enum CliCommand {
     Scenario(ScenarioArgs),
     /// Lists objects in the state table
     Get(GetArgs),
-    /// Clears marks of refused capacity, or learned memory
+    /// Makes Tenon ask EC2 again for refused capacity, or forget learned memory
     Clear(ClearArgs),
     /// Lists the decisions about an object, newest last
     Why(WhyArgs),
@@ -104,7 +104,7 @@ pub(crate) struct SimulateArgs {
     pub(crate) filename: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) region: RegionArgs,
-    /// A catalogue, JSON, plain or gzip'd; its parts replace those of the built-in catalogue
+    /// A JSON file of instance types, offerings and prices, plain or gzip'd; its parts replace the built-in ones
     #[arg(long, value_name = "FILE")]
     pub(crate) catalog: Option<PathBuf>,
     /// Also print the duration and the memory of the plan
@@ -113,18 +113,17 @@ pub(crate) struct SimulateArgs {
     /// Also plan these manifests, and print the differences
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) compare: Vec<PathBuf>,
-    /// Also print which types fit one pod, at which prices, and what excludes the others; POD is `namespace/name`, or
-    /// a name that only one pod has
+    /// Also print the instance types that fit one pod, with their prices, and why the others don't; POD is
+    /// `namespace/name`, or a name that only one pod has
     #[arg(long, value_name = "POD")]
     pub(crate) explain: Option<String>,
     #[command(flatten)]
     pub(crate) policies: PolicyArgs,
-    /// A default constraint of kube-scheduler's configuration, as the cluster's setting `DefaultTopologySpread` lists
-    /// them: spreads pods that have no constraint of their own
+    /// A default topology spread constraint, for pods that have none of their own; as the cluster's setting
+    /// `DefaultTopologySpread` lists them
     #[arg(long, value_name = "LABEL=SKEW:ACTION", value_parser = parse_default_constraint)]
     pub(crate) default_spread: Vec<DefaultConstraint>,
-    /// Families of instance types that the cluster's stack allows, as its parameter `AllowedFamilies` lists them; all
-    /// where there are none
+    /// The families of instance types that the cluster's stack allows in `AllowedFamilies` [default: all]
     #[arg(long, value_name = "FAMILY", value_delimiter = ',', value_parser = parse_family)]
     pub(crate) allowed_families: Vec<FamilyPattern>,
     #[command(flatten)]
@@ -226,7 +225,7 @@ pub(crate) struct TargetArgs {
     /// The installation's id, which is also the name of its bus
     #[arg(long, value_name = "ID", default_value = "tenon", value_parser = parse_installation)]
     pub(crate) installation: InstallationId,
-    /// The table's name, where the region's stack has a `TableSuffix`: without, the installation's id
+    /// The table's name, if the region's stack has a `TableSuffix` [default: the installation's id]
     #[arg(long, value_name = "NAME")]
     #[cfg_attr(not(feature = "aws"), allow(dead_code, reason = "this build reads no account's table"))]
     pub(crate) table: Option<String>,
@@ -250,7 +249,7 @@ pub(crate) struct GetArgs {
     pub(crate) kind: GetKind,
     /// The name of one object; exits with 1 if it doesn't exist
     pub(crate) name: Option<String>,
-    /// The cluster; without, the only one
+    /// The cluster [default: the only one]
     #[arg(long)]
     pub(crate) cluster: Option<String>,
     #[command(flatten)]
@@ -312,7 +311,7 @@ pub(crate) struct WhyArgs {
     pub(crate) kind: StoryOf,
     /// Its name
     pub(crate) name: String,
-    /// The cluster; without, the only one
+    /// The cluster [default: the only one]
     #[arg(long)]
     pub(crate) cluster: Option<String>,
     #[command(flatten)]
@@ -359,7 +358,7 @@ Examples:
   tenon doctor --cluster prod
   tenon doctor --region eu-west-1 --installation staging -o json")]
 pub(crate) struct DoctorArgs {
-    /// The cluster, as EKS names it; without, the only one that is registered
+    /// The cluster's name in EKS [default: the only registered cluster]
     #[arg(long, value_parser = parse_cluster)]
     pub(crate) cluster: Option<ClusterName>,
     #[command(flatten)]
@@ -367,7 +366,7 @@ pub(crate) struct DoctorArgs {
     /// The installation's id, which is also the name of its bus
     #[arg(long, value_name = "ID", default_value = "tenon", value_parser = parse_installation)]
     pub(crate) installation: InstallationId,
-    /// The table's name, where the region's stack has a `TableSuffix`: without, the installation's id
+    /// The table's name, if the region's stack has a `TableSuffix` [default: the installation's id]
     #[arg(long, value_name = "NAME")]
     #[cfg_attr(not(feature = "aws"), allow(dead_code, reason = "this build reads no account's table"))]
     pub(crate) table: Option<String>,
