@@ -108,6 +108,8 @@ pub(super) struct ClusterAnswers {
     pub(super) registration: Answer<Option<RegistrationFacts>>,
     /// The agent's last report; `None` if it never reported.
     pub(super) report: Answer<Option<ReportFacts>>,
+    /// Why nothing is terminated or disrupted; `None` if the cluster isn't halted.
+    pub(super) halt: Answer<Option<String>>,
     /// EC2NodeClasses as they resolved.
     pub(super) classes: Answer<Vec<ClassFacts>>,
     /// Subnets with the tags that the cluster's stack requires.
@@ -126,6 +128,7 @@ impl ClusterAnswers {
             entries: Err(Unanswered::NotAsked),
             registration: Err(Unanswered::NotAsked),
             report: Err(Unanswered::NotAsked),
+            halt: Err(Unanswered::NotAsked),
             classes: Err(Unanswered::NotAsked),
             subnets: Err(Unanswered::NotAsked),
             security_groups: Err(Unanswered::NotAsked),

@@ -10,7 +10,7 @@ use super::{Answer, answered};
 use crate::doctor::facts::StackFacts;
 
 /// What else queues are named after: see `template.yaml`.
-const OTHERS: [&str; 2] = ["delivery-", "execution-"];
+const OTHERS: [&str; 3] = ["dead-letters", "delivery-", "execution-"];
 /// How the names of dead-letter queues end.
 const DEAD_LETTERS: &str = "-dead-letters";
 
@@ -69,10 +69,10 @@ mod tests {
 
     #[test]
     fn another_installation_has_its_own_queues() {
-        for name in ["tenon-catalog-dead-letters", "tenon-delivery-dead-letters"] {
+        for name in ["tenon-dead-letters", "tenon-delivery-dead-letters", "tenon-images-dead-letters"] {
             assert!(is_of(name, "tenon-"), "{name}");
         }
-        for name in ["tenon-staging-catalog-dead-letters", "tenon-mine", "other-catalog-dead-letters"] {
+        for name in ["tenon-staging-dead-letters", "tenon-mine", "other-dead-letters"] {
             assert!(!is_of(name, "tenon-"), "{name}");
         }
     }

@@ -121,7 +121,7 @@ impl ClusterQuestion<'_> {
         let eks = aws_sdk_eks::Client::new(config);
         let cluster = name.as_str();
         let there = !matches!(facts.registered, Ok(None));
-        let (described, addon, registration, report, classes) = join!(
+        let (described, addon, registration, report, halt, classes) = join!(
             within("eks:DescribeCluster", cluster::described(&eks, cluster)),
             within("eks:DescribeAddon", cluster::addon(&eks, cluster)),
             within("dynamodb:GetItem", async {
@@ -129,6 +129,9 @@ impl ClusterQuestion<'_> {
             }),
             within("dynamodb:BatchGetItem", async {
                 if there { table::report(table, name, now).await } else { Ok(None) }
+            }),
+            within("dynamodb:GetItem", async {
+                if there { table::halt(table, name).await } else { Ok(None) }
             }),
             within("dynamodb:Query", async {
                 if there { table::classes(table, name).await } else { Ok(Vec::new()) }
@@ -154,6 +157,7 @@ impl ClusterQuestion<'_> {
             entries,
             registration,
             report,
+            halt,
             classes,
             subnets,
             security_groups,

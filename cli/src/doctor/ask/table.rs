@@ -1,4 +1,4 @@
-//! Questions to the table: the registry, the agent's report, EC2NodeClasses.
+//! Questions to the table: the registry, the agent's report, a halt, EC2NodeClasses.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use tenon_domain::Timestamp;
@@ -10,7 +10,7 @@ use tenon_domain::registry::Registry;
 use tenon_domain::snapshot::Snapshot;
 use tenon_dynamodb::DynamoTable;
 use tenon_snapshot::snapshot::{self, ChunkCache};
-use tenon_table::items::{from_item, keys};
+use tenon_table::items::{Halt, from_item, keys};
 use tenon_table::{Consistency, Query, SkRange, Table as _, query_all};
 
 use super::{Answer, DoctorQuestion, Unanswered, found};
@@ -56,6 +56,16 @@ pub(super) async fn registration(
         subnet_tags: entry.allowed.subnet_tags,
         security_group_tags: entry.allowed.security_group_tags,
     }))
+}
+
+/// The reason of a halt.
+pub(super) async fn halt(table: &DynamoTable, cluster: &ClusterName) -> Answer<Option<String>> {
+    const RIGHT: &str = "dynamodb:GetItem";
+    let key = keys::halt(cluster);
+    let item = table.get(&key, Consistency::Strong).await.map_err(|error| failed(RIGHT, &error))?;
+    let Some(item) = item else { return Ok(None) };
+    let halt: Halt = from_item(&key, &item).map_err(|error| failed(RIGHT, &error))?;
+    Ok(Some(halt.reason))
 }
 
 pub(super) async fn report(

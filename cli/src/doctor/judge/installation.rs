@@ -4,7 +4,9 @@ use tenon_domain::evidence::{CLOCK_SKEW_MOST, SNAPSHOT_STALE_AFTER};
 
 use super::cluster::named;
 use super::{Judged, of};
-use crate::doctor::facts::{DoctorFacts, DoctorScope, EksFacts, RegistrationFacts, ReportFacts, StackFacts};
+use crate::doctor::facts::{
+    ClusterAnswers, DoctorFacts, DoctorScope, EksFacts, RegistrationFacts, ReportFacts, StackFacts,
+};
 
 /// The parameter by which a stack of `template.yaml` is known among those of an installation.
 const OF_REGION: &str = "LogRetentionDays";
@@ -177,6 +179,19 @@ pub(super) fn agent(facts: &DoctorFacts) -> Judged {
     })
 }
 
+/// Whether terminations and disruption wait for a person.
+pub(super) fn halt(facts: &DoctorFacts) -> Judged {
+    registered(facts, |name, cluster| {
+        of(&cluster.halt, |halt| match halt {
+            Some(reason) => Judged::failed(
+                format!("nothing of `{name}` is terminated or disrupted: {reason}"),
+                "docs/deploy.md, After a halt, says what to look at before you delete the item `HALT`",
+            ),
+            None => Judged::passed(format!("`{name}` isn't halted")),
+        })
+    })
+}
+
 fn stale(report: &ReportFacts) -> bool {
     of_the_future(report) || report.age_seconds > SNAPSHOT_STALE_AFTER.as_secs()
 }
@@ -187,11 +202,16 @@ fn of_the_future(report: &ReportFacts) -> bool {
 
 /// Judges the report of a registered cluster's agent.
 fn reported(facts: &DoctorFacts, judge: impl FnOnce(Option<&ReportFacts>) -> Judged) -> Judged {
+    registered(facts, |_, cluster| of(&cluster.report, |report| judge(report.as_ref())))
+}
+
+/// Judges a registered cluster, by its name and its facts.
+fn registered(facts: &DoctorFacts, judge: impl FnOnce(&str, &ClusterAnswers) -> Judged) -> Judged {
     named(facts, |name, cluster| {
         if no_region(facts) || matches!(cluster.registration, Ok(None)) {
             return Judged::not_applicable(format!("`{name}` isn't registered: see `registration`"));
         }
-        of(&cluster.report, |report| judge(report.as_ref()))
+        judge(name, cluster)
     })
 }
 

@@ -31,6 +31,7 @@ pub(super) enum DoctorCheck {
     Registration,
     NodeRoles,
     Agent,
+    Halt,
     Karpenter,
     DeadLetters,
 }
@@ -54,6 +55,7 @@ impl DoctorCheck {
             Self::Registration => "registration",
             Self::NodeRoles => "node-roles",
             Self::Agent => "agent",
+            Self::Halt => "halt",
             Self::Karpenter => "karpenter",
             Self::DeadLetters => "dead-letters",
         }
@@ -158,6 +160,7 @@ pub(super) fn judge(facts: &DoctorFacts) -> Vec<(DoctorCheck, Judged)> {
         (DoctorCheck::Registration, installation::registration(facts)),
         (DoctorCheck::NodeRoles, cluster::node_roles(facts)),
         (DoctorCheck::Agent, installation::agent(facts)),
+        (DoctorCheck::Halt, installation::halt(facts)),
         (DoctorCheck::Karpenter, installation::karpenter(facts)),
         (DoctorCheck::DeadLetters, installation::dead_letters(facts)),
     ]

@@ -59,6 +59,7 @@ fn cluster() -> ClusterAnswers {
             spot_pools: vec!["default".to_owned()],
             karpenter_pods: Vec::new(),
         })),
+        halt: Ok(None),
         classes: Ok(vec![ClassFacts { name: "default".to_owned(), subnets: 1, security_groups: 1 }]),
         subnets: Ok(found("subnet-1")),
         security_groups: Ok(found("sg-1")),
@@ -87,7 +88,7 @@ fn well() -> DoctorFacts {
             stack("tenon-prod", &[("MaxNodes", "9"), ("Cluster", "prod"), ("OidcProvider", "")]),
         ]),
         registered: Ok(Some(vec!["prod".to_owned()])),
-        dead_letters: Ok(BTreeMap::from([("tenon-images-dead-letters".to_owned(), 0)])),
+        dead_letters: Ok(BTreeMap::from([("tenon-execution-dead-letters".to_owned(), 0)])),
         cluster: Some(cluster()),
     }
 }
@@ -143,7 +144,7 @@ fn all_is_well() {
     let found = judge(&well());
     let other: Vec<_> = found.iter().filter(|(_, judged)| judged.status() != "passed").collect();
     assert!(other.is_empty(), "{other:?}");
-    assert_eq!(found.len(), 17);
+    assert_eq!(found.len(), 18);
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn without_a_cluster_its_checks_are_not_applicable() {
     facts.registered = Ok(Some(vec!["a".to_owned(), "b".to_owned()]));
     let found = judge(&facts);
     let of_cluster: Vec<_> = found.iter().filter(|(_, judged)| judged.status() == "notApplicable").collect();
-    assert_eq!(of_cluster.len(), 10, "{of_cluster:?}");
+    assert_eq!(of_cluster.len(), 11, "{of_cluster:?}");
     assert!(of_cluster.iter().all(|(_, judged)| judged.message().ends_with("`--cluster`: `a`, `b`")));
 }
 
@@ -460,6 +461,23 @@ fn of_the_agent_and_karpenter() {
             (|facts| report(facts).age_seconds = -16, "unknown", "kubectl get deployments -A"),
             (|facts| prod(facts).report = Ok(None), "unknown", "kubectl get deployments -A"),
             (|facts| prod(facts).report = Err(DENIED), "unknown", "a:B"),
+        ],
+    );
+}
+
+#[test]
+fn of_a_halt() {
+    check(
+        DoctorCheck::Halt,
+        &[
+            (|_| {}, "passed", "`prod` isn't halted"),
+            (
+                |facts| prod(facts).halt = Ok(Some("3 instances have no NodeClaim".to_owned())),
+                "failed",
+                "3 instances have no NodeClaim docs/deploy.md, After a halt",
+            ),
+            (|facts| prod(facts).halt = Err(DENIED), "unknown", "a:B"),
+            (without_stacks, "notApplicable", "isn't registered"),
         ],
     );
 }
