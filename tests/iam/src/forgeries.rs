@@ -137,8 +137,7 @@ fn resources(arn: &str) -> Vec<String> {
                 "tenon-agent-next",
                 "tenon-provisioner",
                 "tenon-lifecycle",
-                "tenon-catalog-dead-letters",
-                "tenon-images-dead-letters",
+                "tenon-dead-letters",
             ])
             .chain(["tenon-node-classes", "tenon-interruption", "tenon-execution-dead-letters"])
             .map(str::to_owned)

@@ -58,11 +58,7 @@ fn every_function_is_built_logs_and_keeps_what_it_gave_up_on() {
         assert_eq!(function["LoggingConfig"]["LogGroup"]["Ref"], format!("{own}Logs"), "{name}");
         let kept = &function["EventInvokeConfig"]["DestinationConfig"]["OnFailure"]["Destination"];
         // Of a function with a queue only an operator's invocation is asynchronous, and of `registry` CloudFormation's.
-        let invoked =
-            stack["Resources"][format!("{own}DeadLetters")].is_object() && function["Events"].is_null();
-        let expected =
-            if invoked { format!("{own}DeadLetters.Arn") } else { "ExecutionDeadLetters.Arn".to_owned() };
-        assert_eq!(attribute(kept), expected, "{name}");
+        assert_eq!(attribute(kept), "ExecutionDeadLetters.Arn", "{name}");
         assert!(
             function["ReservedConcurrentExecutions"].is_null(),
             "{name} takes from the account's concurrency"
@@ -96,6 +92,7 @@ fn what_fails_ends_in_a_queue_that_an_alarm_looks_at() {
         .filter(|(_, alarm)| alarm["MetricName"] == "ApproximateNumberOfMessagesVisible")
         .map(|(_, alarm)| attribute(&alarm["Dimensions"][0]["Value"]))
         .collect();
+    let mut sources = BTreeSet::new();
     for (name, queue) in of_kind(&stack, "AWS::SQS::Queue") {
         assert_eq!(queue["SqsManagedSseEnabled"], true, "{name}");
         if name.ends_with("DeadLetters") {
@@ -103,13 +100,36 @@ fn what_fails_ends_in_a_queue_that_an_alarm_looks_at() {
             assert_eq!(queue["MessageRetentionPeriod"], 1_209_600, "{name}");
         } else {
             let redrive = attribute(&queue["RedrivePolicy"]["deadLetterTargetArn"]);
-            assert_eq!(redrive, format!("{}DeadLetters.Arn", name.trim_end_matches("Queue")));
+            assert_eq!(redrive, "DeadLetters.Arn", "{name}");
+            sources.insert(queue["QueueName"]["Fn::Sub"].as_str().unwrap());
         }
     }
+    let shared = &stack["Resources"]["DeadLetters"]["Properties"]["RedriveAllowPolicy"];
+    let allowed = shared["sourceQueueArns"].as_array().unwrap().iter();
+    let allowed: BTreeSet<&str> =
+        allowed.map(|arn| arn["Fn::Sub"].as_str().unwrap().rsplit(':').next().unwrap()).collect();
+    // A policy takes ten. Source: SQS API Reference, `SetQueueAttributes`, read 2026-11.
+    assert!(allowed == sources && allowed.len() <= 10, "{allowed:?} isn't {sources:?}");
     for (name, rule) in of_kind(&stack, "AWS::Events::Rule") {
         for target in rule["Targets"].as_array().into_iter().flatten() {
             assert_eq!(attribute(&target["DeadLetterConfig"]["Arn"]), "DeliveryDeadLetters.Arn", "{name}");
         }
+    }
+}
+
+/// One queue has messages of many functions, so whoever is told gets the command that names the function.
+#[test]
+fn an_alarm_of_dead_letters_says_how_to_look_at_them() {
+    let stack = document("template.yaml");
+    for (name, alarm) in of_kind(&stack, "AWS::CloudWatch::Alarm") {
+        let Some(queue) = name.strip_suffix("Alarm").filter(|queue| queue.ends_with("DeadLetters")) else {
+            continue;
+        };
+        let told = alarm["AlarmDescription"]["Fn::Sub"].as_str().unwrap();
+        let command = format!("aws sqs receive-message --queue-url ${{{queue}}} ");
+        assert!(told.contains(&command), "{name} doesn't say `{command}`: {told}");
+        let by_source = told.contains("--message-system-attribute-names DeadLetterQueueSourceArn");
+        assert_eq!(by_source, queue == "DeadLetters", "{name}: {told}");
     }
 }
 
@@ -412,9 +432,8 @@ fn the_deployment_document_names_every_stack_alarm_and_dead_letter_queue() {
         for (name, alarm) in of_kind(&document(path), "AWS::CloudWatch::Alarm") {
             let full = alarm["AlarmName"]["Fn::Sub"].as_str().unwrap().replace("${Cluster}", "<cluster>");
             let short = full.trim_start_matches("${Installation}-").to_owned();
-            let of_queue = short.ends_with("-dead-letters") && told.contains("<queue>-dead-letters");
             let of_function = short.ends_with("-waiting") && told.contains("<function>-waiting");
-            if !of_queue && !of_function && !told.contains(short.as_str()) {
+            if !of_function && !told.contains(short.as_str()) {
                 missing.insert(format!("{name}: {short}"));
             }
         }

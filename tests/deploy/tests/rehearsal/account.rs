@@ -23,6 +23,10 @@ pub(crate) const REGION: &str = "us-east-1";
 
 /// The functions that rules and schedules invoke.
 const WITHOUT_QUEUE: [FunctionName; 2] = [FunctionName::Catalog, FunctionName::Images];
+/// Messages that a function with a queue failed on.
+pub(crate) const DEAD_LETTERS: &str = "dead-letters";
+/// Invocations that failed.
+pub(crate) const EXECUTION_DEAD_LETTERS: &str = "execution-dead-letters";
 
 /// ministack answers from one process, beside everything else it does.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -112,9 +116,9 @@ impl RehearsalAccount {
 
     /// How many dead letters there are.
     pub(crate) async fn dead_letters(&self) -> u32 {
-        let mut count = self.depth("delivery-dead-letters").await;
-        for function in FunctionName::ALL {
-            count += self.depth(&format!("{function}-dead-letters")).await;
+        let mut count = 0;
+        for queue in [DEAD_LETTERS, EXECUTION_DEAD_LETTERS, "delivery-dead-letters"] {
+            count += self.depth(queue).await;
         }
         count
     }

@@ -9,8 +9,8 @@ use crate::account::INSTALLATION;
 use crate::tools::{aws, variable};
 use crate::world::rehearse;
 
-/// 16 of the region and 3 of the cluster.
-const ALARMS: usize = 19;
+/// Ten of the region and one of the cluster.
+const ALARMS: usize = 11;
 
 #[test]
 #[ignore = "needs ministack: tests/deploy/run"]

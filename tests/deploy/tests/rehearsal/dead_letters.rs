@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::account::RehearsalAccount;
+use crate::account::{DEAD_LETTERS, EXECUTION_DEAD_LETTERS, RehearsalAccount};
 use crate::images::{becomes, state_change};
 use crate::network::make_image;
 use crate::wait::eventually;
@@ -12,18 +12,17 @@ const POISON: &str =
     r#"{"source":"aws.ec2","detail-type":"EC2 AMI State Change","detail":{"State":"available"}}"#;
 const SWEEP: &str = r#"{"source":"tenon.schedule","detail-type":"Sweep","detail":{}}"#;
 
-/// Waits for the one dead letter of the account, which is this function's, and takes it.
-async fn dead_letter(account: &RehearsalAccount, function: &str) -> String {
-    let queue = format!("{function}-dead-letters");
-    eventually("the dead letter", || async { (account.depth(&queue).await > 0).then_some(()) }).await;
+/// Waits for the one dead letter of the account, which is on this queue, and takes it.
+async fn dead_letter(account: &RehearsalAccount, queue: &str) -> String {
+    eventually("the dead letter", || async { (account.depth(queue).await > 0).then_some(()) }).await;
     account.settled().await;
     assert_eq!(account.dead_letters().await, 1);
-    account.drain(&queue).await.remove(0)
+    account.drain(queue).await.remove(0)
 }
 
 #[test]
 #[ignore = "needs ministack: tests/deploy/run"]
-fn a_poisoned_message_ends_alone_in_its_dead_letter_queue() {
+fn a_poisoned_message_ends_alone_in_the_dead_letter_queue() {
     rehearse(|world| async {
         let account = &world.account;
         assert_eq!(account.dead_letters().await, 0, "no test before left any");
@@ -32,7 +31,7 @@ fn a_poisoned_message_ends_alone_in_its_dead_letter_queue() {
         for body in [SWEEP, POISON, SWEEP] {
             account.send("lifecycle", body).await;
         }
-        let letter = dead_letter(account, "lifecycle").await;
+        let letter = dead_letter(account, DEAD_LETTERS).await;
         account.set_visibility_timeout("lifecycle", &before).await;
         assert_eq!(letter, POISON);
     });
@@ -41,7 +40,7 @@ fn a_poisoned_message_ends_alone_in_its_dead_letter_queue() {
 /// The server's waits between retries are seconds.
 #[test]
 #[ignore = "needs ministack: tests/deploy/run"]
-fn a_poisoned_invocation_ends_alone_in_its_functions_dead_letter_queue() {
+fn a_poisoned_invocation_ends_alone_in_the_queue_of_failed_invocations() {
     rehearse(|world| async {
         let account = &world.account;
         assert_eq!(account.dead_letters().await, 0, "no test before left any");
@@ -57,7 +56,8 @@ fn a_poisoned_invocation_ends_alone_in_its_functions_dead_letter_queue() {
         for image in &good {
             becomes(account, image, "available").await;
         }
-        let letter: Value = serde_json::from_str(&dead_letter(account, "images").await).expect("a record");
+        let letter: Value =
+            serde_json::from_str(&dead_letter(account, EXECUTION_DEAD_LETTERS).await).expect("a record");
         assert_eq!(
             letter["requestPayload"],
             serde_json::from_str::<Value>(POISON).expect("JSON"),

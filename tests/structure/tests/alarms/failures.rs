@@ -18,17 +18,7 @@ const ACTIVATION: usize = 15;
 const RECEIVES_COUNTED: usize = 3;
 
 /// Alarms of queues where messages end.
-const DEAD_LETTERS: [&str; 9] = [
-    "DeliveryDeadLettersAlarm",
-    "ExecutionDeadLettersAlarm",
-    "CatalogDeadLettersAlarm",
-    "ImagesDeadLettersAlarm",
-    "NodeClassesDeadLettersAlarm",
-    "ProvisionerDeadLettersAlarm",
-    "LifecycleDeadLettersAlarm",
-    "InterruptionDeadLettersAlarm",
-    "DisruptionDeadLettersAlarm",
-];
+const DEAD_LETTERS: [&str; 3] = ["DeadLettersAlarm", "DeliveryDeadLettersAlarm", "ExecutionDeadLettersAlarm"];
 
 /// A failure, after [`HEALTHY`] minutes.
 pub(crate) struct FailureOfAlarm {
@@ -56,10 +46,8 @@ pub(crate) fn cases(region: &EvaluatedStack, cluster: &EvaluatedStack) -> Vec<Al
         not_run("CatalogSilentAlarm", region.rate("SpotPricesSchedule"), 60),
         not_run("ImagesSilentAlarm", region.rate("ImagesSchedule"), 30),
         silent("LifecycleSilentAlarm", region.rate("InstanceStatusSchedule"), 30),
-        silent("ProvisionerSilentAlarm", sweep, 30),
         stale(),
-        halted(sweep),
-        agent_silent(sweep),
+        attention(sweep),
     ]);
     cases
 }
@@ -181,31 +169,34 @@ fn stale() -> AlarmCase {
     }
 }
 
-fn halted(sweep: usize) -> AlarmCase {
-    let mut told = each(sweep, None, FAILS);
-    // The events of one period are lost.
-    told.iter_mut().skip(60).take(2 * sweep).for_each(|minute| *minute = None);
+/// A rule that matches each sweep of a cluster, and each reminder that comes with one.
+fn attention(sweep: usize) -> AlarmCase {
+    const PERIOD: usize = 15;
+    let swept = each(sweep, None, HEALTHY);
+    let reminded: Minutes = each(sweep, None, FAILS).into_iter().map(|swept| swept.map(|_| 2.0)).collect();
+    // Two sweeps find the agent missing while it is installed.
+    let mut installed = swept.clone();
+    installed.iter_mut().skip(HEALTHY - 2 * sweep).flatten().for_each(|swept| *swept = 2.0);
+    let installed = [installed, swept.clone()].concat();
+    // A sweep is late, and the next one is early.
+    let mut uneven = swept.clone();
+    uneven.iter_mut().skip(HEALTHY - 1).for_each(|minute| *minute = Some(1.0));
+    let uneven = [uneven, swept.clone()].concat();
+    let mut lossy = reminded.clone();
+    lossy.iter_mut().skip(60).take(sweep).for_each(|minute| *minute = None);
+    let failure = |what, fails: Minutes, rings_within| FailureOfAlarm {
+        what,
+        minutes: [swept.clone(), fails].concat(),
+        rings_within,
+    };
     AlarmCase {
-        alarm: "TerminationHaltedAlarm",
-        healthy: vec![nothing(HEALTHY)],
-        failures: vec![FailureOfAlarm {
-            what: "the cluster is halted",
-            minutes: [nothing(HEALTHY), told].concat(),
-            rings_within: 1,
-        }],
-    }
-}
-
-fn agent_silent(sweep: usize) -> AlarmCase {
-    // A sweep finds the agent missing while it is installed.
-    let installed = [nothing(HEALTHY / 2), value(1.0, 1), nothing(HEALTHY / 2)].concat();
-    AlarmCase {
-        alarm: "AgentSilentAlarm",
-        healthy: vec![nothing(HEALTHY), installed],
-        failures: vec![FailureOfAlarm {
-            what: "the agent is silent",
-            minutes: [nothing(HEALTHY), each(sweep, None, FAILS)].concat(),
-            rings_within: 10,
-        }],
+        alarm: "AttentionAlarm",
+        healthy: vec![swept.clone(), installed, uneven],
+        failures: vec![
+            failure("the agent is silent, or the cluster is halted", reminded, 2 * sweep + 1),
+            failure("the same, and all events of a sweep are lost", lossy, 2 * sweep + 1),
+            // CloudWatch then goes by older periods, as long as it reads any.
+            failure("no sweep comes", nothing(FAILS), 3 * PERIOD),
+        ],
     }
 }

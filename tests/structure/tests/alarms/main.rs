@@ -62,7 +62,7 @@ fn findings(stacks: &[EvaluatedStack; 2]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     for stack in stacks {
         for (name, alarm) in stack.of_kind("AWS::CloudWatch::Alarm") {
-            let mut found = problems(region, stack, alarm);
+            let mut found = problems(stack, alarm);
             let case = cases.iter().find(|case| case.alarm == name);
             match (AlarmRule::read(alarm), case) {
                 (Ok(rule), Some(case)) => found.extend(misjudged(case, &rule)),
@@ -106,19 +106,19 @@ fn a_mistake_in_an_alarm_is_found() {
         ("LifecycleWaitingAlarm", "EvaluationPeriods", json!(4)),
         ("LifecycleWaitingAlarm", "EvaluationPeriods", json!(1)),
         ("InterruptionWaitingAlarm", "Period", json!(30)),
-        ("ImagesDeadLettersAlarm", "Threshold", json!(1)),
-        ("ImagesDeadLettersAlarm", "TreatMissingData", json!("breaching")),
+        ("DeadLettersAlarm", "Threshold", json!(1)),
+        ("DeadLettersAlarm", "TreatMissingData", json!("breaching")),
     ];
     for (alarm, property, value) in mistakes {
         assert_found(0, alarm, property, value);
     }
     let of_cluster = [
-        ("AgentSilentAlarm", "Dimensions/1/Value", by_reference("AgentSilentRule")),
-        ("AgentSilentAlarm", "DatapointsToAlarm", json!(1)),
-        ("AgentSilentAlarm", "DatapointsToAlarm", json!(3)),
-        ("TerminationHaltedAlarm", "Period", json!(60)),
-        ("TerminationHaltedAlarm", "DatapointsToAlarm", json!(2)),
-        ("ProvisionerSilentAlarm", "Dimensions/0/Value", json!({ "Fn::Sub": "${Installation}-planner" })),
+        ("AttentionAlarm", "Dimensions/1/Value", by_reference("AttentionRule")),
+        ("AttentionAlarm", "Threshold", json!(5)),
+        ("AttentionAlarm", "Threshold", json!(9)),
+        ("AttentionAlarm", "Period", json!(300)),
+        ("AttentionAlarm", "EvaluationPeriods", json!(2)),
+        ("AttentionAlarm", "TreatMissingData", json!("notBreaching")),
     ];
     for (alarm, property, value) in of_cluster {
         assert_found(1, alarm, property, value);
@@ -148,7 +148,7 @@ fn a_failing_warning_is_told_by_its_dead_letters() {
     let ages = ages_of_failing(1, 1, HEALTHY);
     let rings = otherwise(&rule("InterruptionWaitingAlarm"), &ages, 1, AlarmState::Ok);
     assert_eq!(rings, [] as [usize; 0]);
-    assert_eq!(rule("InterruptionDeadLettersAlarm").state(&[Some(1.0)]), AlarmState::Alarm);
+    assert_eq!(rule("DeadLettersAlarm").state(&[Some(1.0)]), AlarmState::Alarm);
 }
 
 /// Lambda counts invocations, failed ones among them, and no successes. So the silent alarm of a function without a queue
@@ -166,10 +166,10 @@ fn failing_invocations_are_told_by_their_dead_letters() {
         assert_eq!(rule(&silent).state(&failing), AlarmState::Ok, "{function}");
         let kept = &resources[format!("{function}Function")]["Properties"]["EventInvokeConfig"];
         let kept = region.text(&kept["DestinationConfig"]["OnFailure"]["Destination"]);
-        let alarm = &resources[format!("{function}DeadLettersAlarm")]["Properties"];
+        let alarm = &resources["ExecutionDeadLettersAlarm"]["Properties"];
         let watched = region.text(&alarm["Dimensions"][0]["Value"]);
         assert!(kept.ends_with(&format!(":{watched}")), "{kept} isn't {watched}");
-        assert_eq!(rule(&format!("{function}DeadLettersAlarm")).state(&[Some(1.0)]), AlarmState::Alarm);
+        assert_eq!(rule("ExecutionDeadLettersAlarm").state(&[Some(1.0)]), AlarmState::Alarm);
     }
 }
 

@@ -100,8 +100,8 @@ fn published(stack: &EvaluatedStack, of: MetricOf) -> BTreeSet<MetricDimensions>
     }
 }
 
-/// What is wrong with the metric of an alarm. A cluster's alarms know the region's queues by their names.
-pub(crate) fn problems(region: &EvaluatedStack, stack: &EvaluatedStack, alarm: &Value) -> Vec<String> {
+/// What is wrong with the metric of an alarm, which is of its own stack's resources.
+pub(crate) fn problems(stack: &EvaluatedStack, alarm: &Value) -> Vec<String> {
     let (namespace, metric) = (alarm["Namespace"].as_str(), alarm["MetricName"].as_str());
     let found = PUBLISHED.iter().find(|one| Some(one.namespace) == namespace && Some(one.name) == metric);
     let Some(found) = found else { return vec![format!("is {namespace:?} {metric:?} published?")] };
@@ -109,11 +109,7 @@ pub(crate) fn problems(region: &EvaluatedStack, stack: &EvaluatedStack, alarm: &
     let dimensions = alarm["Dimensions"].as_array().unwrap().iter();
     let looked_at: MetricDimensions =
         dimensions.map(|of| (of["Name"].as_str().unwrap().to_owned(), stack.text(&of["Value"]))).collect();
-    let of_stack = match found.of {
-        MetricOf::Queue => region,
-        MetricOf::Rule | MetricOf::Function => stack,
-    };
-    if !published(of_stack, found.of).contains(&looked_at) {
+    if !published(stack, found.of).contains(&looked_at) {
         problems.push(format!("nothing is published for {looked_at:?}"));
     }
     let statistic = match found.measures {
