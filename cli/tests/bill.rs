@@ -54,13 +54,15 @@ fn the_region_stays_within_limits() {
             ("Lambda, requests", 0.0060),
             ("Lambda, time", 0.0900),
             ("SQS, messages", 0.0190),
-            // Five queues.
-            ("SQS, polls of empty queues", 1.2960),
+            // Four queues with five long polls, and one with two.
+            ("SQS, polls of empty queues", 1.1405),
             ("EventBridge, events of our own", 0.0050),
             ("EventBridge Scheduler", 0.0290),
             ("DynamoDB, reads", 0.0250),
             ("DynamoDB, writes", 0.1400),
             ("DynamoDB, storage", 0.0015),
+            ("CloudWatch, alarms", 1.0000),
+            ("CloudWatch, logs", 0.0070),
         ],
     );
     // Spot prices every ten minutes, and in half a day five looks of the other parts; images every five minutes, status
@@ -71,7 +73,7 @@ fn the_region_stays_within_limits() {
 #[test]
 fn an_idle_cluster_stays_within_limits() {
     let bill = bill("idle-hour.yaml");
-    assert!(total(&bill, "clusters") <= 0.3, "{bill:#}");
+    assert!(total(&bill, "clusters") <= 0.4, "{bill:#}");
     check_month(
         &bill,
         "clusters",
@@ -85,6 +87,8 @@ fn an_idle_cluster_stays_within_limits() {
             ("DynamoDB, reads", 0.0620),
             ("DynamoDB, writes", 0.0460),
             ("DynamoDB, storage", 0.0001),
+            ("CloudWatch, alarms", 0.1000),
+            ("CloudWatch, logs", 0.0090),
         ],
     );
     // Two functions every three minutes, two every five.
@@ -111,6 +115,8 @@ fn a_busy_cluster_stays_within_limits() {
             ("DynamoDB, reads", 0.6000),
             ("DynamoDB, writes", 0.4000),
             ("DynamoDB, storage", 0.0002),
+            ("CloudWatch, alarms", 0.1000),
+            ("CloudWatch, logs", 0.0300),
         ],
     );
     let busy = [("provisioner", 1350), ("lifecycle", 1250), ("node-classes", 310), ("disruption", 450)];

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use tenon_domain::{SignedDuration, Timestamp};
-use tenon_region::bill::{Bill, BillCounts, CountedCalls, usd};
+use tenon_region::bill::{Bill, BillCounts, CountedCalls, StandingCharges, usd};
 use tenon_region::engine::SimulatedRegion;
 use tenon_region::gate::{Hooks, Undisturbed};
 use tenon_region::scenario::{Player, Progress, Scenario, ScenarioStep, SetupOptions, build};
@@ -57,6 +57,7 @@ struct PerDay {
     schedules: u64,
     rings: u64,
     stored_bytes: u64,
+    logged_bytes: u64,
 }
 
 /// Plays the scenario, counts, and prints.
@@ -71,15 +72,16 @@ pub(super) fn run(mut world: LocalRegion, args: &LocalArgs) -> Result<CommandOut
         })?;
     let region = without_clusters(&world.scenario, args, began, all.elapsed).map_err(&wrong)?;
     let clusters = all.beyond(&region);
-    let polled = world.region.queues().values().filter(|queue| queue.is_polled()).count();
-    let queues = u64::try_from(polled).unwrap_or(u64::MAX);
+    let charges = StandingCharges::of_region().map_err(|error| wrong(error.to_string()))?;
+    let of_clusters =
+        StandingCharges::of_clusters(clusters.clusters).map_err(|error| wrong(error.to_string()))?;
     let document = BillDocument {
         api_version: API_VERSION,
         kind: "Bill",
         scenario: name.clone(),
         counted_seconds: all.elapsed.as_secs(),
-        region: BillPart::of(&region, queues),
-        clusters: BillPart::of(&clusters, 0),
+        region: BillPart::of(&region, &charges),
+        clusters: BillPart::of(&clusters, &of_clusters),
     };
     let unsettled = world.region.unsettled().0;
     match args.output.format {
@@ -138,13 +140,13 @@ fn without_clusters(
 }
 
 impl BillPart {
-    fn of(counts: &BillCounts, polled_queues: u64) -> Self {
+    fn of(counts: &BillCounts, charges: &StandingCharges) -> Self {
         let seconds = counts.elapsed.as_secs().max(1);
         let daily = |count: u64| {
             let exact = i128::from(count) * i128::from(DAY.as_secs()) / i128::from(seconds);
             u64::try_from(exact).unwrap_or(u64::MAX)
         };
-        let bill = counts.month(polled_queues);
+        let bill = counts.month(charges);
         let ec2 = counts.ec2_calls.iter();
         let invocations = counts.invocations.iter();
         Self {
@@ -163,6 +165,7 @@ impl BillPart {
                 schedules: daily(counts.schedules),
                 rings: daily(counts.rings),
                 stored_bytes: counts.stored_bytes,
+                logged_bytes: daily(counts.in_logs(&charges.logs)),
             },
             usd_per_month: bill.0.iter().map(|(what, nanos)| (*what, usd(*nanos))).collect(),
             total_usd_per_month: usd(bill.total()),
@@ -204,6 +207,7 @@ fn table(document: &BillDocument) -> String {
     row("events of our own", &|day| day.events);
     row("schedules fired", &|day| day.schedules);
     row("agents rung", &|day| day.rings);
+    row("bytes logged", &|day| day.logged_bytes);
 
     let mut month = Columns::new(&["USD A MONTH", "REGION", "CLUSTERS"]).right(&[1, 2]);
     for ((what, of_region), (_, of_clusters)) in region.bill.0.iter().zip(&clusters.bill.0) {

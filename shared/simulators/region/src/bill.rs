@@ -1,8 +1,8 @@
 //! The month's bill, computed from the counts of a simulated period.
 //!
-//! Decides prices, and the assumptions about quantities that one machine can't show: the length of calls, and
-//! Lambda's polling of queues. Left out: the agent's compute, logs (the functions write none while nothing happens),
-//! backups beyond the table's size, free tiers. Money is in nano-dollars, exact until it is printed.
+//! Decides prices, and the assumptions about quantities that one machine can't show: the length of calls,
+//! Lambda's polling of queues, and its own lines in logs. Left out: the agent's compute, lines about failed calls, queries
+//! of logs, backups beyond the table's size, free tiers. Money is in nano-dollars, exact until it is printed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,9 +14,15 @@ use tenon_table::{Commit, QueryPage};
 
 use crate::engine::SimulatedRegion;
 use crate::gate::{CallFate, CallMoment, CallSite, Evicting, Hooks};
+use crate::usage::LINE_OVERHEAD;
+use crate::wiring::{
+    CloudWatchUse, LogClass, LogSettings, PlatformLines, QueueKind, QueueSpec, Wiring, WiringError,
+};
 
 /// List prices of us-east-1 in nano-dollars. Lambda's are from its price page, read in September 2026; the others are
-/// the published ones since DynamoDB's price cut of November 2024, not checked again.
+/// the published ones since DynamoDB's price cut of November 2024, not checked again. CloudWatch's page is
+/// <https://aws.amazon.com/cloudwatch/pricing/>: what was read of it in November 2026 says which alarms are of the standard
+/// resolution, and refers to the calculator for the amounts, which are the published ones since Lambda's tiers of May 2025.
 mod price {
     /// A Lambda request: 0.20 USD a million.
     pub(super) const LAMBDA_REQUEST: u64 = 200;
@@ -34,6 +40,14 @@ mod price {
     pub(super) const HALF_READ_UNIT_TENTHS: u64 = 625;
     /// A GB-month in DynamoDB, 0.25 USD, and 0.20 USD for its point-in-time recovery.
     pub(super) const STORED_GB_MONTH: u64 = 450_000_000;
+    /// A metric of an alarm of standard resolution: 0.10 USD a month.
+    pub(super) const ALARM_METRIC: u64 = 100_000_000;
+    /// A GB of Lambda's logs, in the first of its tiers: 0.50 USD.
+    pub(super) const LOG_GB: u64 = 500_000_000;
+    /// The same in the class for infrequent access: 0.25 USD.
+    pub(super) const LOG_GB_INFREQUENT: u64 = 250_000_000;
+    /// A GB-month of stored logs: 0.03 USD. They are compressed, which isn't counted here.
+    pub(super) const LOG_GB_MONTH: u64 = 30_000_000;
 }
 
 /// The time of an invocation besides its calls: Lambda's and the handler's own, with a share of cold starts (about
@@ -46,14 +60,25 @@ const TABLE_CALL_MILLIS: u64 = 5;
 /// The duration of an EC2 call. Long lists and launches take longer; most calls take less.
 const EC2_CALL_MILLIS: u64 = 150;
 
-/// Lambda polls an idle standard queue of SQS with five parallel long polls (Lambda's guide, "Understanding polling and
-/// batching behavior for Amazon SQS event source mappings"), each 20 s long.
+/// Lambda polls a standard queue with five parallel long polls, each 20 s long, where the event source mapping has a maximum
+/// concurrency. Source: Lambda's guide, "Configuring scaling behavior for SQS event source mappings", read 2026-11.
 const LAMBDA_POLLERS: u64 = 5;
+
+/// Where it has none: "When traffic is low, Lambda scales back the processing to five concurrent batches, and can optimize
+/// to as few as 2 concurrent batches". The same page.
+const LAMBDA_POLLERS_UNBOUNDED: u64 = 2;
 
 /// An agent polls its queue with one long poll.
 const AGENT_POLLERS: u64 = 1;
 
 const POLLS_A_DAY: u64 = 3 * 60 * 24;
+
+/// Lambda's two lines about an invocation that succeeds, at the level INFO. Source: its guide, "Log-level filtering", read
+/// 2026-11, and the Telemetry API's schemas of `platform.start` and `platform.report`.
+const PLATFORM_LINES: [&str; 2] = [
+    r#"{"time":"2026-01-01T00:00:00.000Z","type":"platform.start","record":{"requestId":"00000000-0000-0000-0000-000000000000","version":"$LATEST"}}"#,
+    r#"{"time":"2026-01-01T00:00:00.000Z","type":"platform.report","record":{"requestId":"00000000-0000-0000-0000-000000000000","metrics":{"durationMs":100.01,"billedDurationMs":101,"memorySizeMB":1024,"maxMemoryUsedMB":100},"status":"success"}}"#,
+];
 
 /// Days that the month has.
 const DAYS: u64 = 30;
@@ -149,6 +174,8 @@ pub struct BillCounts {
     pub schedules: u64,
     /// Rings of agents.
     pub rings: u64,
+    /// Bytes that functions log, without Lambda's own lines.
+    pub logged_bytes: u64,
     /// Clusters.
     pub clusters: u64,
 }
@@ -181,6 +208,7 @@ impl BillCounts {
             events: usage.events_published,
             schedules: usage.schedules_fired,
             rings: usage.agent_rings,
+            logged_bytes: usage.logged_bytes,
             clusters: u64::try_from(region.sites().count()).unwrap_or(u64::MAX),
         }
     }
@@ -221,16 +249,28 @@ impl BillCounts {
             events: self.events.saturating_sub(other.events),
             schedules: self.schedules.saturating_sub(other.schedules),
             rings: self.rings.saturating_sub(other.rings),
+            logged_bytes: self.logged_bytes.saturating_sub(other.logged_bytes),
             clusters: self.clusters,
         }
     }
 
-    /// The bill of a month like this period, with so many polled queues.
+    /// The bytes in the logs, Lambda's own lines among them.
     #[must_use]
-    pub fn month(&self, polled_queues: u64) -> Bill {
+    pub fn in_logs(&self, logs: &LogSettings) -> u64 {
+        let line = |text: &&str| LINE_OVERHEAD + u64::try_from(text.len()).unwrap_or(u64::MAX);
+        let of_lambda: u64 = match logs.platform {
+            PlatformLines::Written => PLATFORM_LINES.iter().map(line).sum(),
+            PlatformLines::Unwritten => 0,
+        };
+        self.logged_bytes + of_lambda * self.invocations.values().sum::<u64>()
+    }
+
+    /// The bill of a month like this period.
+    #[must_use]
+    pub fn month(&self, charges: &StandingCharges) -> Bill {
         let millis = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
         let monthly = |count: u64| scaled(count, DAYS * MILLIS_A_DAY, millis);
-        let polls = (polled_queues * LAMBDA_POLLERS + self.clusters * AGENT_POLLERS) * POLLS_A_DAY * DAYS;
+        let polls = charges.polls * POLLS_A_DAY * DAYS;
         let invocations = self.invocations.values().sum();
         Bill(vec![
             ("Lambda, requests", monthly(invocations) * price::LAMBDA_REQUEST),
@@ -246,7 +286,57 @@ impl BillCounts {
             ("DynamoDB, reads", monthly(self.read_half_units) * price::HALF_READ_UNIT_TENTHS / 10),
             ("DynamoDB, writes", monthly(self.write_units) * price::WRITE_UNIT),
             ("DynamoDB, storage", scaled(self.stored_bytes, price::STORED_GB_MONTH, 1 << 30)),
+            ("CloudWatch, alarms", charges.alarm_metrics * price::ALARM_METRIC),
+            ("CloudWatch, logs", month_of_logs(monthly(self.in_logs(&charges.logs)), &charges.logs)),
         ])
+    }
+}
+
+/// The price of a month's bytes: taken in, and kept.
+fn month_of_logs(bytes: u64, logs: &LogSettings) -> u64 {
+    let taken_in = match logs.class {
+        LogClass::Standard => price::LOG_GB,
+        LogClass::InfrequentAccess => price::LOG_GB_INFREQUENT,
+    };
+    let kept = scaled(bytes, logs.kept_days, DAYS);
+    scaled(bytes, taken_in, 1 << 30) + scaled(kept, price::LOG_GB_MONTH, 1 << 30)
+}
+
+/// What is billed without any event, and how logs are kept: by the stacks' templates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StandingCharges {
+    /// Long polls that are open at any time.
+    pub polls: u64,
+    /// Metrics of alarms.
+    pub alarm_metrics: u64,
+    /// How the functions' logs are kept.
+    pub logs: LogSettings,
+}
+
+impl StandingCharges {
+    /// Those of the region's stack.
+    ///
+    /// # Errors [`WiringError`] names the resource and the property.
+    pub fn of_region() -> Result<Self, WiringError> {
+        let CloudWatchUse { alarm_metrics, logs, .. } = CloudWatchUse::built_in()?;
+        Ok(Self { polls: Wiring::built_in()?.queues.values().map(pollers).sum(), alarm_metrics, logs })
+    }
+
+    /// Those of so many clusters' stacks, and of their agents.
+    ///
+    /// # Errors [`WiringError`] names the resource and the property.
+    pub fn of_clusters(clusters: u64) -> Result<Self, WiringError> {
+        let CloudWatchUse { alarm_metrics_of_cluster, logs, .. } = CloudWatchUse::built_in()?;
+        Ok(Self { polls: clusters * AGENT_POLLERS, alarm_metrics: clusters * alarm_metrics_of_cluster, logs })
+    }
+}
+
+/// How many long polls Lambda keeps open on a function's queue.
+const fn pollers(queue: &QueueSpec) -> u64 {
+    match queue.kind {
+        QueueKind::Invocations => 0,
+        QueueKind::Polled if queue.at_once == usize::MAX => LAMBDA_POLLERS_UNBOUNDED,
+        QueueKind::Polled => LAMBDA_POLLERS,
     }
 }
 
@@ -331,16 +421,49 @@ mod tests {
             queue_requests: 1_000_000,
             events: 1_000_000,
             schedules: 1_000_000,
+            logged_bytes: 1 << 30,
             clusters: 1,
             ..BillCounts::default()
         };
-        let bill = day.month(7);
+        let logs =
+            LogSettings { class: LogClass::Standard, kept_days: 60, platform: PlatformLines::Unwritten };
+        let bill = day.month(&StandingCharges { polls: 7 * 5 + 1, alarm_metrics: 3, logs });
         let lines: Vec<String> = bill.0.iter().map(|(_, nanos)| usd(*nanos)).collect();
         // 30 days; 7 queues with 5 polls and one with 1, each 3 a minute.
         assert_eq!(
             lines,
-            ["6.0000", "400.0020", "12.0000", "1.8662", "30.0000", "30.0000", "3.7500", "18.7500", "0.4500"]
+            [
+                "6.0000", "400.0020", "12.0000", "1.8662", "30.0000", "30.0000", "3.7500", "18.7500",
+                "0.4500", "0.3000", "16.8000"
+            ]
         );
-        assert_eq!(day.since(&day).month(0).total(), 450_000_000 + 51_840_000);
+        let idle = StandingCharges { polls: 1, alarm_metrics: 0, logs };
+        assert_eq!(day.since(&day).month(&idle).total(), 450_000_000 + 51_840_000);
+        let seldom = LogSettings { class: LogClass::InfrequentAccess, ..logs };
+        assert_eq!(month_of_logs(1 << 30, &seldom), 250_000_000 + 60_000_000);
+    }
+
+    #[test]
+    fn lambda_writes_two_lines_for_each_invocation() {
+        let counts = BillCounts {
+            invocations: BTreeMap::from([(FunctionName::Lifecycle, 10)]),
+            logged_bytes: 1000,
+            ..BillCounts::default()
+        };
+        let in_logs =
+            |platform| counts.in_logs(&LogSettings { class: LogClass::Standard, kept_days: 30, platform });
+        assert_eq!(in_logs(PlatformLines::Unwritten), 1000);
+        assert_eq!(in_logs(PlatformLines::Written), 1000 + 10 * (141 + 238 + 2 * 26));
+    }
+
+    #[test]
+    fn what_costs_without_an_event_is_read_from_the_stacks() {
+        let (region, clusters) =
+            (StandingCharges::of_region().unwrap(), StandingCharges::of_clusters(2).unwrap());
+        // Four event source mappings with a maximum concurrency, and that of `interruption`.
+        assert_eq!((region.polls, region.alarm_metrics), (4 * 5 + 2, 10));
+        assert_eq!((clusters.polls, clusters.alarm_metrics), (2, 2));
+        let logs = LogSettings { class: LogClass::Standard, kept_days: 30, platform: PlatformLines::Written };
+        assert_eq!((region.logs, clusters.logs), (logs, logs));
     }
 }

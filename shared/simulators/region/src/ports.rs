@@ -19,6 +19,7 @@ use crate::asked::AskedCall;
 use crate::clock::RegionClock;
 use crate::gate::{CallMoment, Passage, TaskGate};
 use crate::gated_ec2::GatedEc2;
+use crate::usage::logged_bytes;
 
 /// A doorbell that a task rang.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +50,8 @@ pub struct Outbox {
     pub records: Vec<(Key, Item)>,
     /// Pods that the agent deleted without asking a budget: the pod, and its node.
     pub pod_deletions: Vec<(ObjectKey, String)>,
+    /// Bytes of logged lines.
+    pub logged_bytes: u64,
 }
 
 /// A shared outbox.
@@ -150,8 +153,10 @@ impl Signals for LocalSignals {
         self.push(TaskSignal::RingAgent(cluster.clone()));
     }
 
-    /// Transcripts read these lines from the journal.
-    fn log(&self, _: &JournalRecord) {}
+    /// Counted, because CloudWatch bills it. Transcripts read these lines from the journal.
+    fn log(&self, record: &JournalRecord) {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner).logged_bytes += logged_bytes(record);
+    }
 
     async fn wake(&self, function: FunctionName, cluster: &ClusterName, after: SignedDuration) {
         let body = wake_body(&self.installation, cluster);

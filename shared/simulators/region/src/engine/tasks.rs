@@ -169,8 +169,9 @@ impl SimulatedRegion {
     }
 
     fn empty_outbox(&mut self) {
-        let Outbox { signals, records, pod_deletions } =
+        let Outbox { signals, records, pod_deletions, logged_bytes } =
             std::mem::take(&mut *self.outbox.lock().unwrap_or_else(PoisonError::into_inner));
+        self.usage.logged_bytes += logged_bytes;
         if self.listeners == Listeners::Some {
             self.log.extend(records.iter().filter_map(|(key, item)| crate::record::happening(key, item)));
         }

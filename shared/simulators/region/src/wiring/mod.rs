@@ -2,8 +2,10 @@
 //!
 //! Decides nothing of its own: only rules of template.yaml exist here, and one that can't be simulated is an error,
 //! not a gap. It reads `AWS::SQS::Queue`, `AWS::Events::Rule`, `AWS::Scheduler::Schedule`, and of
-//! `AWS::Serverless::Function` the SQS events or the settings of asynchronous invocations.
+//! `AWS::Serverless::Function` the SQS events or the settings of asynchronous invocations. For the bill it reads
+//! `AWS::CloudWatch::Alarm` and how `AWS::Logs::LogGroup` keeps lines.
 
+mod cloudwatch;
 mod pattern;
 mod read;
 
@@ -15,6 +17,7 @@ use serde_json::Value;
 use tenon_domain::registry::FeatureGate;
 use tenon_domain::wake::FunctionName;
 
+pub use cloudwatch::{LogClass, LogSettings, PlatformLines, alarm_metrics, log_settings};
 pub use pattern::{EventPattern, PatternError};
 pub use read::{WiringError, read_cluster, read_region};
 
@@ -117,6 +120,35 @@ pub struct Wiring {
     pub schedules: Vec<Schedule>,
 }
 
+/// The region's stack.
+const REGION_STACK: &str = include_str!("../../../../../template.yaml");
+/// A cluster's stack.
+const CLUSTER_STACK: &str = include_str!("../../../../../infra/cluster.yaml");
+
+/// What CloudWatch bills of the deployed stacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CloudWatchUse {
+    /// The metrics of the region's alarms.
+    pub alarm_metrics: u64,
+    /// The metrics of a cluster's alarms.
+    pub alarm_metrics_of_cluster: u64,
+    /// How the functions' logs are kept.
+    pub logs: LogSettings,
+}
+
+impl CloudWatchUse {
+    /// That of template.yaml and infra/cluster.yaml.
+    ///
+    /// # Errors [`WiringError`] names the resource and the property.
+    pub fn built_in() -> Result<Self, WiringError> {
+        Ok(Self {
+            alarm_metrics: alarm_metrics("template.yaml", REGION_STACK)?,
+            alarm_metrics_of_cluster: alarm_metrics("infra/cluster.yaml", CLUSTER_STACK)?,
+            logs: log_settings("template.yaml", REGION_STACK)?,
+        })
+    }
+}
+
 impl Wiring {
     /// The built-in stack: template.yaml.
     ///
@@ -127,7 +159,7 @@ impl Wiring {
         if let Some(wiring) = READ.get() {
             return Ok(wiring.clone());
         }
-        let wiring = read_region(include_str!("../../../../../template.yaml"))?;
+        let wiring = read_region(REGION_STACK)?;
         Ok(READ.get_or_init(|| wiring).clone())
     }
 
@@ -160,7 +192,7 @@ pub fn cluster_schedules(
     }
     let parameters =
         [("Installation", installation), ("Cluster", cluster), ("ZonalShift", zonal_shift.as_str())];
-    let schedules = read_cluster(include_str!("../../../../../infra/cluster.yaml"), &parameters)?;
+    let schedules = read_cluster(CLUSTER_STACK, &parameters)?;
     read.insert(name, schedules.clone());
     Ok(schedules)
 }

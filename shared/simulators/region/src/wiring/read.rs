@@ -22,7 +22,7 @@ pub struct WiringError {
     pub problem: String,
 }
 
-fn wrong(resource: &str, property: &str, problem: impl Into<String>) -> WiringError {
+pub(super) fn wrong(resource: &str, property: &str, problem: impl Into<String>) -> WiringError {
     WiringError { resource: resource.to_owned(), property: property.to_owned(), problem: problem.into() }
 }
 
