@@ -429,12 +429,15 @@ fn capacity_type(offerings: &[&UsableOffering]) -> Option<CapacityType> {
     of(true).min().or_else(|| of(false).min())
 }
 
-/// Drops bare metal and types with accelerators, unless nothing else is left.
+/// Drops bare metal and types with accelerators, unless nothing else is left. A part of a GPU, as `g6f` has, is no
+/// device that a pod can request, so it doesn't count.
 fn drop_exotic(offerings: &mut Vec<&UsableOffering>, types: &[InstanceTypeOption]) {
     let exotic = |offering: &UsableOffering| {
         find_option(types, &offering.instance_type).is_some_and(|option| {
             let facts = &option.facts;
-            facts.bare_metal || !facts.gpus.is_empty() || !facts.neuron_devices.is_empty()
+            facts.bare_metal
+                || facts.gpus.iter().any(|gpu| gpu.count > 0)
+                || facts.neuron_devices.iter().any(|device| device.count > 0)
         })
     };
     if settled(offerings).any(|offering| !exotic(offering)) {

@@ -101,9 +101,9 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
     ClassStatus::observed(observation, None, at)
 }
 
-/// Options of four types, two of them exotic or of another architecture, by name; offerings don't matter here.
+/// Options of five types, some of them with GPUs or of another architecture, by name; offerings don't matter here.
 pub(crate) fn types() -> Vec<tenon_domain::catalog::InstanceTypeOption> {
-    types_where(|name| ["g4dn.xlarge", "m5.large", "m5.xlarge", "m6g.large"].contains(&name))
+    types_where(|name| ["g4dn.xlarge", "g6f.large", "m5.large", "m5.xlarge", "m6g.large"].contains(&name))
 }
 
 /// More types than a launch names, of eight families, by name.

@@ -98,6 +98,14 @@ fn each_architecture_has_its_image_and_exotic_types_come_only_alone() {
 }
 
 #[test]
+fn a_part_of_a_gpu_makes_no_type_exotic() {
+    check(
+        &["g6f.large a on-demand 0.05", "m5.large a on-demand 0.1", "g4dn.xlarge a on-demand 0.04"],
+        Some(("on-demand", &["ami-x86: g6f.large subnet-a2", "ami-x86: m5.large subnet-a2"])),
+    );
+}
+
+#[test]
 fn without_a_subnet_there_is_no_fleet() {
     check(&["m5.large c on-demand 0.1"], None);
     check(&[], None);
