@@ -155,6 +155,15 @@ fn nodes_say_whether_enclaves_run_on_them() {
     }
 }
 
+/// A pod that selects an empty hypervisor fits the type, so its node must have the label too.
+#[test]
+fn bare_metal_nodes_have_an_empty_hypervisor() {
+    let facts = of("c7i.metal-24xl");
+    assert_eq!(labels_of_type(facts, AmiFamily::Al2023)[labels::INSTANCE_HYPERVISOR], "");
+    assert!(requirements(facts, AmiFamily::Al2023).allows(labels::INSTANCE_HYPERVISOR, ""));
+    assert!(!published_labels(facts, AmiFamily::Al2023).contains_key(labels::INSTANCE_HYPERVISOR));
+}
+
 #[test]
 fn windows_nodes_have_its_labels_pods_disks_and_addresses() {
     for (family, build) in [

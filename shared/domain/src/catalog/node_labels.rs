@@ -29,22 +29,21 @@ pub fn requirements(facts: &InstanceTypeFacts, family: AmiFamily) -> Requirement
     requirements
 }
 
-/// The labels that a type gives its nodes: those with one value, except empty ones.
+/// The labels that a type gives its nodes: those with one value. The value may be empty: bare metal has an empty
+/// hypervisor, by which pods can select it.
 #[must_use]
 pub fn labels_of_type(facts: &InstanceTypeFacts, family: AmiFamily) -> BTreeMap<&'static str, String> {
     values(facts, family)
         .into_iter()
-        .filter_map(|(key, value)| {
-            value.filter(|value| !value.is_empty()).map(|value| (key, value.into_owned()))
-        })
+        .filter_map(|(key, value)| value.map(|value| (key, value.into_owned())))
         .collect()
 }
 
-/// The same without `nitro-sandbox`, which Karpenter's reference of instance types lacks.
+/// The same without `nitro-sandbox` and empty values, which Karpenter's reference of instance types lacks.
 #[must_use]
 pub fn published_labels(facts: &InstanceTypeFacts, family: AmiFamily) -> BTreeMap<&'static str, String> {
     let mut published = labels_of_type(facts, family);
-    published.remove(labels::NITRO_SANDBOX);
+    published.retain(|key, value| *key != labels::NITRO_SANDBOX && !value.is_empty());
     published
 }
 
