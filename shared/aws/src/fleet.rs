@@ -13,8 +13,8 @@ use aws_sdk_ec2::types as sdk;
 use tenon_domain::id::InstanceId;
 use tenon_ec2::port::{
     CreateFleetRequest, FleetInstances, FleetItemError, FleetLaunchTemplate, FleetOverride, FleetResult,
-    FleetTags, InstanceMetadataOptions, MetadataTokens, NetworkInterfaceSpec, OnDemandAllocation,
-    RunInstancesProbe, SpotAllocation, TargetCapacityType,
+    FleetTags, InstanceMetadataOptions, MetadataTags, MetadataTokens, NetworkInterfaceSpec,
+    OnDemandAllocation, RunInstancesProbe, SpotAllocation, TargetCapacityType,
 };
 
 use crate::filters::list;
@@ -161,11 +161,16 @@ fn metadata_options(
         MetadataTokens::Required => sdk::HttpTokensState::Required,
         MetadataTokens::Optional => sdk::HttpTokensState::Optional,
     };
+    let tags = match options.tags {
+        MetadataTags::Disabled => Some(sdk::InstanceMetadataTagsState::Disabled),
+        MetadataTags::AccountDefault => None,
+    };
     Ok(sdk::InstanceMetadataOptionsRequest::builder()
         .http_endpoint(options.http_endpoint.as_str().into())
         .http_protocol_ipv6(options.http_protocol_ipv6.as_str().into())
         .http_put_response_hop_limit(whole(options.http_put_response_hop_limit, "HttpPutResponseHopLimit")?)
         .http_tokens(tokens)
+        .set_instance_metadata_tags(tags)
         .build())
 }
 

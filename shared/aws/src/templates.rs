@@ -9,7 +9,7 @@ use aws_sdk_ec2::types as sdk;
 use tenon_domain::catalog::settings::{ConnectionTracking, NestedVirtualization};
 use tenon_ec2::port::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, LaunchTemplate,
-    LaunchTemplateData, MetadataTokens, Monitoring, NetworkInterfaceSpec, Tags,
+    LaunchTemplateData, MetadataTags, MetadataTokens, Monitoring, NetworkInterfaceSpec, Tags,
 };
 
 use crate::filters::list;
@@ -143,11 +143,16 @@ fn metadata_options(
         MetadataTokens::Required => sdk::LaunchTemplateHttpTokensState::Required,
         MetadataTokens::Optional => sdk::LaunchTemplateHttpTokensState::Optional,
     };
+    let tags = match options.tags {
+        MetadataTags::Disabled => Some(sdk::LaunchTemplateInstanceMetadataTagsState::Disabled),
+        MetadataTags::AccountDefault => None,
+    };
     Ok(sdk::LaunchTemplateInstanceMetadataOptionsRequest::builder()
         .http_endpoint(options.http_endpoint.as_str().into())
         .http_protocol_ipv6(options.http_protocol_ipv6.as_str().into())
         .http_put_response_hop_limit(whole(options.http_put_response_hop_limit, "HttpPutResponseHopLimit")?)
         .http_tokens(tokens)
+        .set_instance_metadata_tags(tags)
         .build())
 }
 

@@ -25,7 +25,7 @@ use tenon_domain::reservation::{LaunchedInto, ReservedCapacity};
 use tenon_domain::tags;
 use tenon_ec2::port::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec,
-    LaunchTemplateData, MetadataTokens, Monitoring, ReservationPreference, Tags,
+    LaunchTemplateData, MetadataTags, MetadataTokens, Monitoring, ReservationPreference, Tags,
 };
 
 use crate::fleet::{Fleet, TemplateKey};
@@ -96,6 +96,8 @@ pub fn template(
                 "optional" => MetadataTokens::Optional,
                 _ => MetadataTokens::Required,
             },
+            // An account's default may allow it; then EC2 refuses tags such as `kubernetes.io/cluster/prod`.
+            tags: MetadataTags::Disabled,
         }),
         monitoring: class.detailed_monitoring.then_some(Monitoring::Detailed),
         network_interfaces: interfaces(
@@ -260,6 +262,15 @@ struct StoredMetadata {
     http_protocol_ipv6: String,
     http_put_response_hop_limit: u32,
     tokens_required: bool,
+    /// Absent in templates of earlier releases, which leave it to the account's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tags: Option<StoredMetadataTags>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum StoredMetadataTags {
+    Disabled,
 }
 
 /// The request's stored form: versioned JSON, the same bytes for the same request.
@@ -286,6 +297,10 @@ pub fn to_stored(request: &CreateLaunchTemplate) -> String {
             http_protocol_ipv6: options.http_protocol_ipv6.clone(),
             http_put_response_hop_limit: options.http_put_response_hop_limit,
             tokens_required: options.http_tokens == MetadataTokens::Required,
+            tags: match options.tags {
+                MetadataTags::Disabled => Some(StoredMetadataTags::Disabled),
+                MetadataTags::AccountDefault => None,
+            },
         }),
         detailed_monitoring: data.monitoring.map(|monitoring| monitoring == Monitoring::Detailed),
         associate_public_ip: primary.and_then(|primary| primary.associate_public_ip),
@@ -347,6 +362,9 @@ pub fn from_stored(text: &str) -> Result<CreateLaunchTemplate, StoredTemplateErr
             } else {
                 MetadataTokens::Optional
             },
+            tags: options
+                .tags
+                .map_or(MetadataTags::AccountDefault, |StoredMetadataTags::Disabled| MetadataTags::Disabled),
         }),
         monitoring: stored
             .detailed_monitoring

@@ -1,7 +1,7 @@
 //! CreateFleet's request and answer.
 
 use tenon_ec2::port::{
-    CreateFleetRequest, FleetOverride, FleetTags, InstanceMetadataOptions, MetadataTokens,
+    CreateFleetRequest, FleetOverride, FleetTags, InstanceMetadataOptions, MetadataTags, MetadataTokens,
     NetworkInterfaceSpec, OnDemandAllocation, RunInstancesProbe, Tags, TargetCapacityType,
 };
 use tenon_ec2::{Ec2, ErrorClass};
@@ -220,6 +220,7 @@ fn a_probe_asks_for_one_instance_that_is_not_launched() {
             http_protocol_ipv6: "disabled".to_owned(),
             http_put_response_hop_limit: 1,
             http_tokens: MetadataTokens::Required,
+            tags: MetadataTags::Disabled,
         }),
         network_interfaces: vec![NetworkInterfaceSpec::default()],
         ..probe.clone()
@@ -227,6 +228,7 @@ fn a_probe_asks_for_one_instance_that_is_not_launched() {
     block_on(ec2.dry_run_run_instances(&with_options)).unwrap();
     let optional = super::forms(&http).remove(1);
     assert_eq!(optional["MetadataOptions.HttpTokens"], "required");
+    assert_eq!(optional["MetadataOptions.InstanceMetadataTags"], "disabled");
     assert_eq!(optional["NetworkInterface.1.SubnetId"], "subnet-1");
     assert!(!optional.contains_key("SubnetId"), "{optional:?}");
     let mut form = super::forms(&http).remove(0);

@@ -5,7 +5,7 @@ use tenon_domain::placement::{LaunchPlacement, Tenancy};
 use tenon_ec2::Ec2;
 use tenon_ec2::port::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InstanceState,
-    InterfaceKind, LaunchTemplateData, LaunchTemplateFilter, MetadataTokens, Monitoring,
+    InterfaceKind, LaunchTemplateData, LaunchTemplateFilter, MetadataTags, MetadataTokens, Monitoring,
     NetworkInterfaceSpec, PrimaryIpv6, ReservationPreference, Tags,
 };
 
@@ -47,6 +47,7 @@ fn template() -> CreateLaunchTemplate {
                 http_protocol_ipv6: "disabled".to_owned(),
                 http_put_response_hop_limit: 1,
                 http_tokens: MetadataTokens::Required,
+                tags: MetadataTags::Disabled,
             }),
             monitoring: Some(Monitoring::Basic),
             network_interfaces: Vec::new(),
@@ -86,6 +87,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("LaunchTemplateData.MetadataOptions.HttpProtocolIpv6", "disabled"),
     ("LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit", "1"),
     ("LaunchTemplateData.MetadataOptions.HttpTokens", "required"),
+    ("LaunchTemplateData.MetadataOptions.InstanceMetadataTags", "disabled"),
     ("LaunchTemplateData.Monitoring.Enabled", "false"),
     ("LaunchTemplateData.Placement.GroupId", "pg-1"),
     ("LaunchTemplateData.Placement.PartitionNumber", "2"),

@@ -47,7 +47,7 @@ pub use reservation::{CapacityReservation, CapacityReservationFilter, Reservatio
 pub use stored::StoredRequestError;
 pub use template::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InterfaceKind,
-    LaunchTemplate, LaunchTemplateData, LaunchTemplateFilter, MetadataTokens, Monitoring,
+    LaunchTemplate, LaunchTemplateData, LaunchTemplateFilter, MetadataTags, MetadataTokens, Monitoring,
     NetworkInterfaceSpec, PrimaryIpv6,
 };
 pub use tenon_domain::catalog::describe::InstanceTypeInfo;

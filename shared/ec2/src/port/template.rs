@@ -34,6 +34,16 @@ pub enum Monitoring {
     Basic,
 }
 
+/// Whether an instance can read its tags from the metadata service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum MetadataTags {
+    /// It can't.
+    Disabled,
+    /// The account's default decides.
+    #[default]
+    AccountDefault,
+}
+
 /// The instance metadata service's options.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InstanceMetadataOptions {
@@ -45,6 +55,8 @@ pub struct InstanceMetadataOptions {
     pub http_put_response_hop_limit: u32,
     /// Whether a session token is needed.
     pub http_tokens: MetadataTokens,
+    /// Whether it tells tags.
+    pub tags: MetadataTags,
 }
 
 /// A block device mapping with an EBS volume.

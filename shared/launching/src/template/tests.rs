@@ -168,6 +168,20 @@ fn monitoring_metadata_and_the_public_address_reach_the_template() {
     assert_eq!((options.http_tokens, options.http_put_response_hop_limit), (MetadataTokens::Optional, 2));
 }
 
+/// An account may enable tags in metadata by default, and its launches would fail for the slashes in our keys.
+#[test]
+fn a_template_keeps_tags_out_of_metadata_and_one_of_an_earlier_release_says_nothing_of_them() {
+    let made = made(&[]);
+    let tags = |made: &CreateLaunchTemplate| made.data.metadata_options.as_ref().unwrap().tags;
+    assert_eq!(tags(&made), MetadataTags::Disabled);
+    assert_eq!(from_stored(&to_stored(&made)).unwrap(), made);
+    let earlier = to_stored(&made).replace(r#","tags":"disabled""#, "");
+    assert_ne!(earlier, to_stored(&made));
+    let earlier_read = from_stored(&earlier).unwrap();
+    assert_eq!(tags(&earlier_read), MetadataTags::AccountDefault);
+    assert_eq!(to_stored(&earlier_read), earlier);
+}
+
 #[test]
 fn a_template_is_named_by_its_content() {
     let one = made(&[("team", "a")]);

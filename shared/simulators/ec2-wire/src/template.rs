@@ -5,8 +5,8 @@ use tenon_domain::id::SecurityGroupId;
 use tenon_domain::placement::{LaunchPlacement, Tenancy};
 use tenon_ec2::port::{
     BlockDeviceMapping, CreateLaunchTemplate, InstanceMetadataOptions, InstanceProfileSpec, InterfaceKind,
-    LaunchTemplateData, MetadataTokens, Monitoring, NetworkInterfaceSpec, PrimaryIpv6, ReservationPreference,
-    Tags,
+    LaunchTemplateData, MetadataTags, MetadataTokens, Monitoring, NetworkInterfaceSpec, PrimaryIpv6,
+    ReservationPreference, Tags,
 };
 
 use crate::error::{WireError, invalid, missing};
@@ -182,6 +182,11 @@ pub(crate) fn metadata_options(form: &mut FormFields) -> Result<InstanceMetadata
             "required" => MetadataTokens::Required,
             "optional" => MetadataTokens::Optional,
             other => return Err(invalid("HttpTokens", other)),
+        },
+        tags: match form.text("InstanceMetadataTags").as_deref() {
+            Some("disabled") => MetadataTags::Disabled,
+            None => MetadataTags::AccountDefault,
+            Some(other) => return Err(invalid("InstanceMetadataTags", other)),
         },
     })
 }
