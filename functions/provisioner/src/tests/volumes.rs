@@ -72,3 +72,36 @@ fn a_new_node_gets_no_more_volumes_than_its_type_attaches() {
     assert_eq!(pods.iter().sum::<usize>(), 60);
     assert!(pods.iter().all(|pods| *pods <= 31), "{pods:?}");
 }
+
+/// Kubernetes makes the claim with the pod, and a StorageClass that binds at once gives it a volume in some zone.
+#[test]
+fn a_bound_ephemeral_volume_decides_the_zone_of_its_pod() {
+    let zones = |volume: &str| {
+        let mut cluster = with_pods(0);
+        cluster.objects.nodes.clear();
+        let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+            "metadata": {"name": "at-once"}, "provisioner": "ebs.csi.aws.com", "volumeBindingMode": "Immediate"});
+        let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "web-scratch", "namespace": "default"},
+            "spec": {"storageClassName": "at-once", "volumeName": volume}});
+        let terms = json!([{"matchExpressions": [
+            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-east-1b"]}]}]);
+        let made = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"},
+            "spec": {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}});
+        cluster.objects.volumes.extend([class, claim, made].map(Arc::new));
+        let mut web = pod("web", "100m", None);
+        let template = json!({"spec": {"storageClassName": "at-once"}});
+        web["spec"]["volumes"] = json!([{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]);
+        cluster.objects.pods = vec![Arc::new(SeenPod::read(&web).unwrap())];
+        cluster.report().unwrap();
+        wake(&cluster);
+        let launches = cluster.launches().unwrap();
+        let fleets = launches.iter().map(|launch| CreateFleetRequest::from_stored(&launch.request).unwrap());
+        let overrides =
+            fleets.flat_map(|fleet| fleet.launch_templates).flat_map(|template| template.overrides);
+        overrides.filter_map(|one| Some(one.zone?.to_string())).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(zones("pv"), BTreeSet::from(["us-east-1b".to_owned()]));
+    assert_eq!(zones(""), BTreeSet::new());
+}

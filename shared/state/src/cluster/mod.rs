@@ -1,12 +1,13 @@
 //! The input of provisioning, from a cluster's view and its agent's snapshot.
 //!
-//! Combines the pods that claims count (`counted`), those of interrupted nodes (`displaced`), pools (`classes`, `pools`) and
-//! nodes (`nodes`). It plans nothing.
+//! Combines the pods that claims count (`counted`), those of interrupted nodes (`displaced`), claims of ephemeral volumes
+//! (`ephemeral`), pools (`classes`, `pools`) and nodes (`nodes`). It plans nothing.
 
 mod classes;
 mod compiled;
 mod counted;
 mod displaced;
+mod ephemeral;
 mod nodes;
 mod pools;
 mod reserved;
@@ -28,6 +29,7 @@ use tenon_domain::snapshot::Snapshot;
 use tenon_planning::provision::{DefaultSpread, ProvisionInput, Purpose, StepBudget, Storage};
 
 use classes::JudgedPool;
+use ephemeral::BoundClaims;
 
 pub use classes::{ReadyClass, judged_request, refused_requests};
 pub use compiled::CompiledClasses;
@@ -146,8 +148,13 @@ impl<'a> ObservedCluster<'a> {
     /// Pending pods that no claim counts, among them those of interrupted nodes.
     #[must_use]
     pub fn pending(&self) -> Vec<Pod> {
+        let bound = BoundClaims::of(&self.snapshot.persistent_volume_claims);
         let wanting = self.unbound.values().filter(|pod| self.wants_node(pod));
-        wanting.map(|pod| Pod { node: None, ..(*pod).clone() }).collect()
+        let asked = |pod: &&Pod| match pod.node {
+            None => bound.named_by((*pod).clone()),
+            Some(_) => Pod { node: None, ..(*pod).clone() },
+        };
+        wanting.map(asked).collect()
     }
 
     /// The interrupted nodes that pods leave, by the pods. They are among [`Self::pending`].
