@@ -9,15 +9,16 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::Pod;
 use tenon_domain::claim::{ClaimPhase, ClaimState, RemovalReason};
 use tenon_domain::command::{Command, CommandState};
-use tenon_domain::id::ClaimName;
+use tenon_domain::id::{ClaimName, Uid};
 
 use super::blocked::reschedulable;
 use super::input::{ClaimView, DisruptionInput};
-use super::moving::{SpareCapacity, node_name};
+use super::moving::{PlannedMove, SpareCapacity, node_name};
 use super::output::{
     Advance, CommandStep, DisruptionPlan, DisruptionRefusal, DisruptionReport, FIRST_BACK_OFF,
     LONGEST_BACK_OFF, RefusalReason, UndoCause,
 };
+use super::without_room;
 
 /// The state of one plan.
 pub(crate) struct AdvanceContext<'a, 'w> {
@@ -112,7 +113,9 @@ fn replacing(
     }
     let homeless: Vec<Pod> = pods.into_iter().filter(|pod| !input.counted.contains_key(&pod.uid)).collect();
     let nodes: BTreeSet<&str> = candidates.iter().filter_map(|view| node_name(view)).collect();
-    let (found, refused) = look.world.plan(&command.id, &nodes, &homeless);
+    let kept: BTreeSet<Uid> = candidates.iter().flat_map(|view| without_room(input, view)).collect();
+    let PlannedMove { pods: homeless, plan: found, refused } =
+        look.world.plan_move(&command.id, &nodes, homeless, &kept);
     let not_before = input.now.checked_add(back_off(attempts)).unwrap_or(Timestamp::MAX);
     if !refused.unschedulable.is_empty() {
         look_again(look.plan, found.wake_at.map_or(not_before, |at| at.min(not_before)));

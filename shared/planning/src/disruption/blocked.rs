@@ -3,11 +3,14 @@
 //! Decides it for one node at one moment, and which of its pods need another node. Source: kubernetes-sigs/karpenter
 //! `pkg/controllers/state/statenode.go`, `pkg/utils/pdb/pdb.go`.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use tenon_domain::api::Pod;
 use tenon_domain::api::meta::OwnerReference;
 use tenon_domain::api::pod::{DoNotDisrupt, PodOrigin, Readiness};
-use tenon_domain::api::workload::{PodDisruptionBudget, UnhealthyPodEviction};
+use tenon_domain::api::workload::{IntOrPercent, PdbBound, PodDisruptionBudget, UnhealthyPodEviction};
+use tenon_domain::id::Uid;
 use tenon_domain::taint::Taint;
 
 use super::input::NodeView;
@@ -35,9 +38,9 @@ pub(crate) fn blocked(
         PodsWord::Counts => {
             let mut pods: Vec<&Pod> = node.pods.iter().filter(|pod| is_active(pod)).collect();
             pods.sort_by(|a, b| a.name.cmp(&b.name));
-            pods.iter()
-                .find_map(|pod| asks_to_stay(pod, now))
-                .or_else(|| pods.iter().find_map(|pod| guarded(pod, pdbs)))
+            pods.iter().find_map(|pod| asks_to_stay(pod, now)).or_else(|| {
+                pods.iter().find_map(|pod| guarded(pod, pdbs, |pdb| pdb.disruptions_allowed == 0))
+            })
         }
     }
 }
@@ -61,7 +64,12 @@ fn asks_to_stay(pod: &Pod, now: Timestamp) -> Option<RefusalReason> {
     }
 }
 
-fn guarded(pod: &Pod, pdbs: &[PodDisruptionBudget]) -> Option<RefusalReason> {
+/// The PodDisruptionBudgets that keep the pod: a single one only if it is `closed`.
+fn guarded(
+    pod: &Pod,
+    pdbs: &[PodDisruptionBudget],
+    closed: impl Fn(&PodDisruptionBudget) -> bool,
+) -> Option<RefusalReason> {
     let disrupted = Taint::disrupted();
     let tolerates = pod.shape.tolerations.iter().any(|toleration| toleration.tolerates(&disrupted));
     if pod.shape.origin == PodOrigin::Static || tolerates {
@@ -75,7 +83,7 @@ fn guarded(pod: &Pod, pdbs: &[PodDisruptionBudget]) -> Option<RefusalReason> {
             (UnhealthyPodEviction::AlwaysAllow, Readiness::Ready)
             | (UnhealthyPodEviction::IfHealthyBudget, _) => false,
         };
-        unhealthy || pdb.disruptions_allowed > 0
+        unhealthy || !closed(pdb)
     };
     // The API server evicts no pod that two budgets guard.
     let free = match matching.as_slice() {
@@ -92,6 +100,24 @@ fn guarded(pod: &Pod, pdbs: &[PodDisruptionBudget]) -> Option<RefusalReason> {
 fn covers(pdb: &PodDisruptionBudget, pod: &Pod) -> bool {
     pdb.meta.namespace == pod.name.namespace
         && pdb.selector.as_ref().is_some_and(|selector| selector.matches(&pod.shape.labels))
+}
+
+/// Whether a PodDisruptionBudget never allows an eviction, whatever its pods do.
+const fn is_closed_for_ever(pdb: &PodDisruptionBudget) -> bool {
+    match pdb.bound {
+        PdbBound::MaxUnavailable(IntOrPercent::Int(most) | IntOrPercent::Percent(most)) => most == 0,
+        PdbBound::MinAvailable(IntOrPercent::Percent(least)) => least >= 100,
+        PdbBound::MinAvailable(IntOrPercent::Int(_)) => false,
+    }
+}
+
+/// The node's pods that a drain can't evict now: `karpenter.sh/do-not-disrupt`, a PodDisruptionBudget that never allows an
+/// eviction, or two of them keep the pod until the drain's deadline.
+pub(crate) fn kept(node: &NodeView, pdbs: &[PodDisruptionBudget], now: Timestamp) -> BTreeSet<Uid> {
+    let active = node.pods.iter().filter(|pod| is_active(pod));
+    let kept = active
+        .filter(|pod| asks_to_stay(pod, now).is_some() || guarded(pod, pdbs, is_closed_for_ever).is_some());
+    kept.map(|pod| pod.uid.clone()).collect()
 }
 
 /// The node's pods that need another node, as if unbound, by name. Pods of DaemonSets and static pods don't move; a

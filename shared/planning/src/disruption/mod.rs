@@ -4,7 +4,7 @@
 //! commands. It doesn't decide how a node drains, and ignores nodes that EC2 or a user takes away.
 //!
 //! Invariants: a pool's budgets hold, with leaving nodes and nodes that aren't ready counted in; a candidate is taken
-//! only if all its pods have another place; room is used once; a settled world gives an empty plan. While the cluster
+//! only if all its pods have another place, but those that may stay until the drain's deadline; room is used once; a settled world gives an empty plan. While the cluster
 //! is halted no node is disrupted.
 //!
 //! Source: karpenter.sh/docs/concepts/disruption; kubernetes-sigs/karpenter `pkg/controllers/disruption/drift.go`,
@@ -30,7 +30,7 @@ use tenon_domain::budget::DisruptionReason;
 use tenon_domain::claim::{ClaimPhase, CommandRole, Consolidatable, DriftReason, RemovalReason};
 use tenon_domain::digest::Digest;
 use tenon_domain::evidence::Waiting;
-use tenon_domain::id::{ClaimName, CommandId};
+use tenon_domain::id::{ClaimName, CommandId, Uid};
 use tenon_domain::pool_annotations;
 use tenon_domain::savings::ConsolidationTerms;
 
@@ -44,10 +44,10 @@ pub use output::{
 };
 
 use advance::{AdvanceContext, look_again};
-use blocked::{PodsWord, blocked, reschedulable};
+use blocked::{PodsWord, blocked, kept, reschedulable};
 pub use budget::Allowance;
 use budget::BudgetLedger;
-use moving::SpareCapacity;
+use moving::{PlannedMove, SpareCapacity};
 use output::NotDisrupted;
 
 /// Plans for all drifted, due, empty and used nodes and active commands of a cluster.
@@ -223,6 +223,24 @@ fn held(input: &DisruptionInput, node: &NodeView, word: PodsWord) -> Result<(), 
     Err(NotDisrupted { reason, again })
 }
 
+/// Whether its pods may keep the node of a claim that drifted, or whose time is over.
+fn pods_word(input: &DisruptionInput, view: &ClaimView) -> PodsWord {
+    let pool = input.pools.iter().find(|pool| pool.name == view.claim.pool);
+    match view.claim.terms_or(pool).and_then(|terms| terms.termination_grace_period) {
+        Some(_) => PodsWord::Waived,
+        None => PodsWord::Counts,
+    }
+}
+
+/// The pods that need no room before their node drains: it may drain although they stay until its deadline. The peer
+/// never looks for their room; here they get it where there is some.
+fn without_room(input: &DisruptionInput, view: &ClaimView) -> BTreeSet<Uid> {
+    match (pods_word(input, view), &view.node) {
+        (PodsWord::Waived, Some(node)) => kept(node, &input.pdbs, input.now),
+        (PodsWord::Waived | PodsWord::Counts, _) => BTreeSet::new(),
+    }
+}
+
 fn consider<'a>(
     input: &'a DisruptionInput,
     candidate: &Candidate<'a>,
@@ -232,23 +250,20 @@ fn consider<'a>(
     let name = &candidate.view.claim.pool;
     let no_pool = || NotDisrupted { reason: RefusalReason::PoolNotFound { pool: name.clone() }, again: None };
     let pool = input.pools.iter().find(|pool| pool.name == *name).ok_or_else(no_pool)?;
-    let terms = candidate.view.claim.terms_or(Some(pool));
-    let word = match terms.and_then(|terms| terms.termination_grace_period) {
-        Some(_) => PodsWord::Waived,
-        None => PodsWord::Counts,
-    };
-    held(input, candidate.node, word)?;
+    held(input, candidate.node, pods_word(input, candidate.view))?;
     drifts_again(input, candidate)?;
     let reason = (candidate.why == RemovalReason::Drifted).then_some(DisruptionReason::Drifted);
     let budget = budgets.check(pool, reason)?;
     let id = command_id(input, candidate.view).ok_or_else(no_pool)?;
     let going = BTreeSet::from([candidate.node.name.as_str()]);
-    let (replacement, refused) = world.plan(&id, &going, &candidate.pods);
+    let kept = without_room(input, candidate.view);
+    let PlannedMove { pods, plan: replacement, refused } =
+        world.plan_move(&id, &going, candidate.pods.clone(), &kept);
     if !refused.unschedulable.is_empty() {
         let reason = RefusalReason::Unschedulable { pods: refused.unschedulable };
         return Err(NotDisrupted { reason, again: replacement.wake_at });
     }
-    world.commit(&going, &replacement, &candidate.pods);
+    world.commit(&going, &replacement, &pods);
     budgets.take(candidate.view);
     Ok(NewCommand {
         id,

@@ -22,6 +22,16 @@ pub(crate) struct SpareCapacity<'a> {
     homeless: BTreeSet<Uid>,
 }
 
+/// Where pods of leaving nodes would run.
+pub(crate) struct PlannedMove {
+    /// The pods that count.
+    pub(crate) pods: Vec<Pod>,
+    /// Their places.
+    pub(crate) plan: ProvisionPlan,
+    /// Pods without a place.
+    pub(crate) refused: ProvisionReport,
+}
+
 impl<'a> SpareCapacity<'a> {
     /// The world without leaving, drifted and due nodes, and without the room for pending pods and pods of leaving
     /// nodes. A drifted or due node is no target: its pods would have to move again.
@@ -68,6 +78,24 @@ impl<'a> SpareCapacity<'a> {
         pods: &[Pod],
     ) -> (ProvisionPlan, ProvisionReport) {
         self.trials.plan(&Purpose::Replacement(command.clone()), candidates, pods)
+    }
+
+    /// The same, where the node of some pods doesn't wait for their room: if there is none for all pods, the others'
+    /// alone counts.
+    pub(crate) fn plan_move(
+        &mut self,
+        command: &CommandId,
+        candidates: &BTreeSet<&str>,
+        pods: Vec<Pod>,
+        kept: &BTreeSet<Uid>,
+    ) -> PlannedMove {
+        let (plan, refused) = self.plan(command, candidates, &pods);
+        if refused.unschedulable.is_empty() || pods.iter().all(|pod| !kept.contains(&pod.uid)) {
+            return PlannedMove { pods, plan, refused };
+        }
+        let pods: Vec<Pod> = pods.into_iter().filter(|pod| !kept.contains(&pod.uid)).collect();
+        let (plan, refused) = self.plan(command, candidates, &pods);
+        PlannedMove { pods, plan, refused }
     }
 
     /// Takes a plan's room: on nodes, of pools' limits, and the names of its claims; and the candidates' nodes away.

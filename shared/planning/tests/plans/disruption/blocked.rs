@@ -86,6 +86,34 @@ fn c113_do_not_disrupt_blocks_while_it_lasts_and_a_grace_period_unblocks_pods() 
 }
 
 #[test]
+fn pods_that_stay_until_the_deadline_need_no_room_before_their_node_drains() {
+    let closed = |bound| PodDisruptionBudget { bound, ..pdb(0) };
+    let none = PdbBound::MaxUnavailable(IntOrPercent::Int(0));
+    // The node has a pod that no type has room for, and one that moves.
+    let world = |pdbs: Vec<PodDisruptionBudget>, word: DoNotDisrupt| {
+        let huge = PodShape { do_not_disrupt: word, ..shape(&[("cpu", "64")]) };
+        let huge = guarded(pods("huge", 1, huge));
+        let all = huge.into_iter().chain(busy(0)).collect();
+        let mut world = cluster(vec![drifted(0, -30, all)], BudgetNodes::Percent(100));
+        world.pdbs = pdbs;
+        with_grace(world)
+    };
+    let check = |pdbs: Vec<PodDisruptionBudget>, word: DoNotDisrupt, expected: Option<usize>| {
+        let (plan, report) = plan(&world(pdbs, word));
+        let replacements = plan.commands.first().map(|command| command.replacement.claims.len());
+        assert_eq!(replacements, expected, "{report:#?}");
+        assert_eq!(refusals(&report).contains_key("Unschedulable"), expected.is_none());
+    };
+    check(vec![closed(none)], DoNotDisrupt::No, Some(1));
+    check(vec![closed(PdbBound::MinAvailable(IntOrPercent::Percent(100)))], DoNotDisrupt::No, Some(1));
+    check(vec![pdb(1), pdb(1)], DoNotDisrupt::No, Some(1));
+    check(Vec::new(), DoNotDisrupt::Always, Some(1));
+    // A PodDisruptionBudget that is used up only now may let the pod go later.
+    check(vec![pdb(0)], DoNotDisrupt::No, None);
+    check(Vec::new(), DoNotDisrupt::No, None);
+}
+
+#[test]
 fn pods_of_daemon_sets_need_no_replacement() {
     let mut agent: PodShape = shape(&[("cpu", "100m")]);
     agent.owner = Some(OwnerReference {
