@@ -23,6 +23,7 @@ const TEMPLATE_FIELDS: [&str; 4] = ["taints", "startupTaints", TERMINATION_GRACE
 const TERMINATION_GRACE_PERIOD: &str = "terminationGracePeriod";
 const EXPIRE_AFTER: &str = "expireAfter";
 const CONSOLIDATABLE: &str = "Consolidatable";
+const VOLUMES_DETACHED: &str = "VolumesDetached";
 
 /// `spec.providerID` of the claim's Node.
 pub(super) fn provider_id(claim: &Claim) -> Option<String> {
@@ -145,7 +146,7 @@ fn shown_conditions(claim: &Claim, object: &Value, pool: Option<&Value>, now: Ti
     let otherwise = claim.state.since().unwrap_or(claim.created_at).min(now);
     let consolidatable = consolidatable_since(claim, pool, now);
     let quiet = consolidatable.map(|_| consolidatable_words(claim));
-    let found = steps(claim, object).into_iter().chain(marks(claim)).chain(quiet);
+    let found = steps(claim, object).into_iter().chain(marks(claim, object)).chain(quiet);
     found
         .map(|(kind, status, reason, message)| {
             let otherwise = consolidatable.filter(|_| kind == CONSOLIDATABLE).unwrap_or(otherwise);
@@ -191,7 +192,7 @@ fn steps(claim: &Claim, object: &Value) -> Vec<ToldCondition> {
 }
 
 /// Conditions that exist only while they hold.
-fn marks(claim: &Claim) -> Vec<ToldCondition> {
+fn marks(claim: &Claim, object: &Value) -> Vec<ToldCondition> {
     let mut marks = Vec::new();
     if let Some(drift) = &claim.drift {
         marks.push(told("Drifted", "True", drift.reason.as_str(), &drift.words()));
@@ -204,15 +205,15 @@ fn marks(claim: &Claim) -> Vec<ToldCondition> {
             marks.push(told("DisruptionReason", "True", reason.as_str(), ""));
             marks.push(told("Drained", "Unknown", "Draining", "pods are being evicted"));
         }
-        ClaimState::Drained { reason, .. } => {
+        ClaimState::Drained { reason, at, .. } => {
             marks.push(told("DisruptionReason", "True", reason.as_str(), ""));
             marks.push(told("Drained", "True", "Drained", ""));
-            marks.push(told("VolumesDetached", "True", "VolumesDetached", ""));
+            marks.push(volumes(object, *at));
         }
-        ClaimState::Terminating { reason, .. } => {
+        ClaimState::Terminating { reason, at, .. } => {
             marks.push(told("DisruptionReason", "True", reason.as_str(), ""));
             marks.push(told("Drained", "True", "Drained", ""));
-            marks.push(told("VolumesDetached", "True", "VolumesDetached", ""));
+            marks.push(volumes(object, *at));
             marks.push(told("InstanceTerminating", "True", "InstanceTerminating", ""));
         }
         ClaimState::Planned
@@ -223,6 +224,29 @@ fn marks(claim: &Claim) -> Vec<ToldCondition> {
         | ClaimState::Terminated { .. } => {}
     }
     marks
+}
+
+/// Whether the wait for volumes of a drain that ended then was cut off by the drain's deadline, which the object's
+/// annotation keeps. What the object shows already stays: a termination may come long after its drain.
+fn volumes(object: &Value, ended: Timestamp) -> ToldCondition {
+    let elapsed = match known(object, VOLUMES_DETACHED) {
+        Some(_) => !holds(object, VOLUMES_DETACHED),
+        None => shown_end(object).is_some_and(|deadline| deadline <= ended),
+    };
+    match elapsed {
+        true => {
+            let message = "the drain's deadline ended the wait for volumes";
+            told(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", message)
+        }
+        false => told(VOLUMES_DETACHED, "True", VOLUMES_DETACHED, ""),
+    }
+}
+
+/// The end of the drain that the object's annotation shows.
+fn shown_end(object: &Value) -> Option<Timestamp> {
+    let mut annotations = object::texts(object, "/metadata/annotations");
+    let (_, end) = annotations.find(|(key, _)| *key == labels::TERMINATION_TIMESTAMP)?;
+    end.parse().ok()
 }
 
 /// Why a command has held the claim since then: its own announcement and age come before its drift, as for the command.
@@ -285,9 +309,7 @@ pub(super) const fn drain_deadline(claim: &Claim) -> Option<Timestamp> {
 /// The operation that annotates the claim with the end of its drain. An earlier end stays, as with the peer.
 pub(super) fn shown_deadline(claim: &Claim, object: &Value) -> Option<FaceOp> {
     let deadline = drain_deadline(claim)?;
-    let mut annotations = object::texts(object, "/metadata/annotations");
-    let shown = annotations.find(|(key, _)| *key == labels::TERMINATION_TIMESTAMP);
-    if shown.and_then(|(_, at)| at.parse::<Timestamp>().ok()).is_some_and(|at| at <= deadline) {
+    if shown_end(object).is_some_and(|at| at <= deadline) {
         return None;
     }
     let key = ObjectKey::new(Kind::NodeClaim, "", claim.name.as_str());

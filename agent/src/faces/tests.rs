@@ -326,6 +326,36 @@ fn a_drain_that_has_to_end_shows_when_and_never_later() {
 }
 
 #[test]
+fn volumes_of_a_drain_that_its_deadline_ended_arent_shown_as_detached() {
+    let check = |ended: i64, expected: &str| {
+        let world = FacesWorld::new();
+        let drains = ClaimState::Draining {
+            instance: instance(),
+            node: Some(node_name()),
+            reason: RemovalReason::Drifted,
+            at: at(40),
+            deadline: Some(at(340)),
+        };
+        let ends = |at| ClaimState::Terminating {
+            instance: instance(),
+            node: Some(node_name()),
+            reason: RemovalReason::Drifted,
+            at,
+        };
+        world.show(&[claim(initialized())]);
+        world.show(&[claim(drains)]);
+        world.show(&[claim(ends(at(ended)))]);
+        let volumes = || world.conditions().into_iter().find(|of| of.starts_with("VolumesDetached"));
+        let words = |condition: String| condition.split(' ').take(3).collect::<Vec<_>>().join(" ");
+        assert_eq!(volumes().map(words).as_deref(), Some(expected));
+        // Nothing is written again.
+        assert_eq!(world.show(&[claim(ends(at(ended)))]), [""; 0]);
+    };
+    check(340, "VolumesDetached False TerminationGracePeriodElapsed");
+    check(339, "VolumesDetached True VolumesDetached");
+}
+
+#[test]
 fn what_ec2_announced_of_a_node_that_stays_is_told_of_it_and_its_claim() {
     let world = FacesWorld::new();
     world.show(&[claim(initialized())]);
