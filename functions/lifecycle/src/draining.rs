@@ -11,7 +11,7 @@ use tenon_domain::drain_block::DrainBlock;
 use tenon_domain::evidence::HEARTBEAT_EVERY;
 use tenon_domain::id::NodeName;
 use tenon_domain::journal::Decision;
-use tenon_domain::labels::LOAD_BALANCER_DEREGISTRATION;
+use tenon_domain::labels::{LOAD_BALANCER_DEREGISTRATION, TERMINATION_TIMESTAMP};
 use tenon_domain::report::{Finding, Shown};
 use tenon_domain::snapshot::ActionProgress;
 use tenon_domain::{SignedDuration, Timestamp};
@@ -39,13 +39,44 @@ pub(crate) fn drains(claim: &Claim, reason: RemovalReason, why: &str) -> String 
     format!("draining NodeClaim `{}` ({}): {why}", claim.name, reason.words())
 }
 
-/// The deadline of a drain that begins now: the claim's `terminationGracePeriod` bounds it, and any other deadline
-/// too.
+/// By how much an annotated end is earlier than the deadline that it shortens: the agent annotates the deadline itself,
+/// in whole seconds.
+const EARLIER_BY: SignedDuration = SignedDuration::from_secs(1);
+
+/// The deadline of a drain that begins now: the claim's `terminationGracePeriod` bounds it, the annotation of its
+/// NodeClaim, and any other deadline too.
 pub(crate) fn deadline(claim: &Claim, other: Option<Timestamp>, input: &LifecycleInput) -> Option<Timestamp> {
+    let other = other.into_iter().chain(annotated_end(claim, input)).min();
     match claim.terms_or(input.pool_of(claim)) {
         Some(terms) => terms.deadline(input.now, other),
         None => other,
     }
+}
+
+/// When the drain has to be over by the annotation of the claim's NodeClaim.
+fn annotated_end(claim: &Claim, input: &LifecycleInput) -> Option<Timestamp> {
+    let snapshot = input.snapshot_after(claim.created_at)?;
+    let object = snapshot.node_claims.iter().find(|object| object.name == claim.name)?;
+    object.meta.annotations.get(TERMINATION_TIMESTAMP)?.parse().ok()
+}
+
+/// The claim with an earlier deadline of its drain, and what is said of it: somebody annotated its NodeClaim with an
+/// earlier end than the drain has.
+pub(crate) fn shortened(claim: &Claim, input: &LifecycleInput) -> Option<(Claim, String)> {
+    let mut after = claim.clone();
+    let ClaimState::Draining { deadline, .. } = &mut after.state else { return None };
+    let end = annotated_end(claim, input)?;
+    let earlier = end.saturating_add(EARLIER_BY).unwrap_or(end);
+    if deadline.is_some_and(|known| known < earlier) {
+        return None;
+    }
+    *deadline = Some(end);
+    after.revision = claim.revision.saturating_add(1);
+    let message = format!(
+        "the drain of NodeClaim `{}` ends at {end}: its annotation `{TERMINATION_TIMESTAMP}` was set to that",
+        claim.name
+    );
+    Some((after, message))
 }
 
 /// The step to a drain that begins now.

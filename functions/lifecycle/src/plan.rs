@@ -26,7 +26,7 @@ use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::learn::Lesson;
 use crate::step::{ClaimNext, Halted, next, subject};
 use crate::templates::{self, TemplatePlan};
-use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, boots, learn, node, pools, statuses};
+use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, boots, draining, learn, node, pools, statuses};
 
 /// How long an ended claim is kept for people.
 pub const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
@@ -203,6 +203,11 @@ fn plan_claim(
     if let Some((announced, message)) = statuses::announced(claim, input) {
         step.journal.push(record(&announced, Decision::Announced, message, input));
         step.after = announced;
+    }
+    if let Some((shortened, message)) = draining::shortened(&step.after, input) {
+        step.journal.push(record(&shortened, Decision::Draining, message, input));
+        step.action = node::action_of(&shortened, input);
+        step.after = shortened;
     }
     for _ in 0..STEPS_MOST {
         let found = match next(&step.after, input, halted) {

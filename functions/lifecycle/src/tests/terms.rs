@@ -1,6 +1,7 @@
 //! A claim's `expireAfter` and `terminationGracePeriod` are those of its pool at its creation.
 
 use super::*;
+use tenon_domain::api::node_claim::NodeClaimObject;
 use tenon_domain::claim::{AnnouncementKind, InstanceAnnouncement, Terms};
 
 fn hours(n: i64) -> SignedDuration {
@@ -131,4 +132,52 @@ fn each_drain_ends_by_the_claims_own_grace_period() {
     assert_eq!(stopped(terms(None, Some(1))), after(1));
     assert_eq!(stopped(terms(None, Some(5))), after(2));
     assert_eq!(stopped(terms(None, None)), after(2));
+}
+
+/// A NodeClaim that somebody annotated with the end of its drain.
+fn annotated(input: LifecycleInput, end: Timestamp) -> LifecycleInput {
+    with_snapshot(input, |snapshot| {
+        let annotations = [(labels::TERMINATION_TIMESTAMP.to_owned(), end.to_string())].into();
+        snapshot.node_claims.push(NodeClaimObject {
+            meta: ObjectMeta { name: name(0).to_string(), annotations, ..ObjectMeta::default() },
+            name: name(0),
+            spec: pool().template,
+            requests: ResourceList::new(),
+            provider_id: None,
+            node_name: None,
+            unknown: Vec::new(),
+        });
+    })
+}
+
+#[test]
+fn an_earlier_end_that_somebody_annotated_bounds_the_drain() {
+    let now = minutes(30);
+    let deleted = |snapshot: &mut Snapshot| snapshot.nodes[0].meta.deleted_at = Some(minutes(29));
+    let begins = |grace, end: i64| {
+        let seen = with_snapshot(seen(now, terms(None, grace), (None, None)), deleted);
+        deadline(&annotated(seen, minutes(end)))
+    };
+    assert_eq!(begins(Some(60), 40), Some(minutes(40)));
+    assert_eq!(begins(Some(5), 40), Some(minutes(35)));
+    assert_eq!(begins(None, 40), Some(minutes(40)));
+    // While it drains.
+    let drains = |until: Option<i64>, end: Timestamp| {
+        let claims = vec![claim(0, draining(0, minutes(20), until.map(minutes)))];
+        let (plan, _) = planned(&annotated(input(now, claims, vec![node(0)]), end));
+        let step = plan.steps.first()?;
+        let ClaimState::Draining { deadline, at, .. } = step.after.state else { panic!("{step:?}") };
+        assert_eq!((at, step.action.as_ref().unwrap().deadline), (minutes(20), deadline));
+        deadline
+    };
+    assert_eq!(drains(Some(50), minutes(40)), Some(minutes(40)));
+    assert_eq!(drains(None, minutes(40)), Some(minutes(40)));
+    assert_eq!(drains(Some(40), minutes(50)), None);
+    // The agent's own annotation has no fractions of seconds.
+    let own = minutes(40) - SignedDuration::from_millis(999);
+    assert_eq!(drains(Some(40), own), None);
+    // An end that has passed.
+    let claims = vec![claim(0, draining(0, minutes(20), None))];
+    let ended = with_ec2(input(now, claims, vec![node(0)]), vec![instance(0, InstanceState::Running, EPOCH)]);
+    check(&annotated(ended, minutes(29)), &[Decision::Draining, Decision::Drained, Decision::Terminating]);
 }

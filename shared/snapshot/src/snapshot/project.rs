@@ -79,7 +79,7 @@ pub(super) fn sent(object: &Value) -> Value {
             retain(metadata, "annotations", |key| !POOL_HASHES.contains(&key));
         }
         if kind == Kind::NodeClaim {
-            retain(metadata, "annotations", |key| key == DO_NOT_DISRUPT);
+            retain(metadata, "annotations", |key| [DO_NOT_DISRUPT, TERMINATION_TIMESTAMP].contains(&key));
         }
         // Its own name is 64 digits that nothing packs, and nobody asks for it.
         if let (Kind::VolumeAttachment, Some(volume)) =

@@ -507,6 +507,16 @@ fn caches_keep_no_more_than_a_functions_memory_has_room_for() {
     assert!(kept("second") && !kept("first"));
 }
 
+/// Somebody may end a drain earlier than its NodePool says.
+#[test]
+fn the_annotated_end_of_a_drain_is_sent() {
+    let end = json!({"karpenter.sh/nodeclaim-termination-timestamp": "2026-01-01T00:00:00Z"});
+    let object = json!({"apiVersion": Kind::NodeClaim.api_version(), "kind": Kind::NodeClaim.as_str(),
+        "metadata": {"name": "a", "annotations": end}});
+    let sent = project::sent(&keep(Kind::NodeClaim, object));
+    assert_eq!(sent.pointer("/metadata/annotations"), Some(&end));
+}
+
 /// An agent that doesn't see its own annotation writes it again and again; one that sends it rings functions for nothing.
 #[test]
 fn annotations_that_the_agent_writes_are_kept_and_not_sent() {
@@ -520,7 +530,6 @@ fn annotations_that_the_agent_writes_are_kept_and_not_sent() {
         };
         assert_eq!((annotation(&kept), annotation(&project::sent(&kept))), (true, false), "{name}");
     };
-    check(Kind::NodeClaim, "karpenter.sh/nodeclaim-termination-timestamp");
     check(Kind::NodePool, "karpenter.sh/nodepool-hash");
     check(Kind::NodePool, "karpenter.sh/nodepool-hash-version");
     check(Kind::Ec2NodeClass, "karpenter.k8s.aws/ec2nodeclass-hash");
