@@ -3,18 +3,24 @@
 //! Decides since when a node is empty, and when it goes: after its pool's `consolidateAfter`, and never by one look alone.
 //! Pods whose eviction costs nothing don't count, as with the peer.
 //! A second look, at least [`LOOKED_TWICE`] after the first, sees pods that came in between. Each node goes by a command
-//! of its own, which needs no replacement. A node that pending pods go to stays.
+//! of its own, which needs no replacement. Where budgets don't allow all, those that cost most go first. A node that
+//! pending pods go to stays.
 //!
 //! Source: kubernetes-sigs/karpenter `pkg/controllers/disruption/emptiness.go`, `validation.go`.
+
+use std::cmp::Reverse;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::NodePool;
 use tenon_domain::budget::DisruptionReason;
 use tenon_domain::claim::{ClaimPhase, Consolidatable, RemovalReason};
+use tenon_domain::id::ClaimName;
+use tenon_domain::money::UsdPerHour;
 
 use super::advance::look_again;
 use super::blocked::{PodsWord, reschedulable};
 use super::budget::BudgetLedger;
+use super::consolidation::price;
 use super::input::{ClaimView, DisruptionInput, NodeView};
 use super::moving::SpareCapacity;
 use super::output::{DisruptionPlan, DisruptionReport, NewCommand, NotDisrupted};
@@ -34,7 +40,7 @@ pub(crate) fn remove_empty<'a>(
 ) -> WantedMarks {
     let mut wanted = WantedMarks::new();
     let awaited = awaited(input);
-    let mut due: Vec<(Timestamp, &ClaimView, &NodeView, &NodePool)> = Vec::new();
+    let mut due: Vec<DueNode<'_>> = Vec::new();
     for view in &input.claims {
         let pool = input.pools.iter().find(|pool| pool.name == view.claim.pool);
         let found = pool.and_then(|pool| Some((pool, pool.disruption.consolidate_after?)));
@@ -50,11 +56,12 @@ pub(crate) fn remove_empty<'a>(
         if input.now < goes_at {
             look_again(plan, goes_at);
         } else if known.is_some() && !drifts_now(plan, view) {
-            due.push((since, view, node, pool));
+            let rank = EmptyRank { price: Reverse(price_of(input, view)), since, name: &view.claim.name };
+            due.push(DueNode { rank, view, node, pool });
         }
     }
-    due.sort_by(|(a, one, ..), (b, other, ..)| (a, &one.claim.name).cmp(&(b, &other.claim.name)));
-    for (_, view, node, pool) in due {
+    due.sort_by(|a, b| a.rank.cmp(&b.rank));
+    for DueNode { view, node, pool, .. } in due {
         match removal(input, view, node, pool, budgets) {
             Ok(command) => {
                 budgets.take(view);
@@ -65,6 +72,28 @@ pub(crate) fn remove_empty<'a>(
         }
     }
     wanted
+}
+
+/// An empty node whose time has come.
+struct DueNode<'a> {
+    rank: EmptyRank<'a>,
+    view: &'a ClaimView,
+    node: &'a NodeView,
+    pool: &'a NodePool,
+}
+
+/// The order of empty nodes: what saves most goes first, as with the peer, then what has been empty for longest.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct EmptyRank<'a> {
+    price: Reverse<UsdPerHour>,
+    since: Timestamp,
+    name: &'a ClaimName,
+}
+
+/// What the claim's instance costs; nothing where that isn't known.
+fn price_of(input: &DisruptionInput, view: &ClaimView) -> UsdPerHour {
+    let pool = input.world.pools.iter().find(|one| one.pool.name == view.claim.pool);
+    pool.and_then(|pool| price(view, pool)).unwrap_or_default()
 }
 
 /// Whether this plan changes the claim's drift.

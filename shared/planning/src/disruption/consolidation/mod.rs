@@ -35,6 +35,7 @@ use super::output::{DisruptionPlan, DisruptionReport, NewCommand, NotDisrupted};
 use super::{WantedMarks, held, refuse};
 use balanced::PoolTotals;
 use candidate::UsedNode;
+pub(crate) use candidate::price;
 use proposal::{Judge, Move, Proposal};
 use search::{Search, SearchEnd};
 

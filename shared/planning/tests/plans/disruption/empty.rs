@@ -1,5 +1,6 @@
 //! Empty nodes: when they are marked, and when they go.
 
+use super::consolidation::{machine, used};
 use super::*;
 use tenon_domain::claim::Consolidatable;
 
@@ -147,4 +148,18 @@ fn a_drifted_node_that_is_empty_goes_by_either_reason() {
     budgets[0].reasons = [DisruptionReason::Drifted].into();
     let (third, _) = plan(&world);
     assert_eq!(third.commands[0].reason, RemovalReason::Empty);
+}
+
+#[test]
+fn of_empty_nodes_within_a_budget_the_dearest_go_first() {
+    let types = vec![machine("cheap.large", 4, 10), machine("dear.large", 4, 30)];
+    let nodes =
+        ["cheap.large", "dear.large", "cheap.large"].map(|name| (name, CapacityType::OnDemand, &[][..]));
+    let mut world = used(types, &[CapacityType::OnDemand], &nodes);
+    world.pools[0].disruption.budgets = vec![Budget::always(BudgetNodes::Count(2))];
+    // The first is empty for longest, then the last.
+    for (view, ago) in world.claims.iter_mut().zip([90, 60, 80]) {
+        view.claim.consolidatable = Some(Consolidatable { since: at(-ago), pods: None });
+    }
+    assert_eq!(candidates(&plan(&world).0), ["default-00001", "default-00000"]);
 }
