@@ -30,12 +30,13 @@ use crate::decided::Decided;
 use crate::deleted::{Owners, Tainted, find_deleted, taint_deleted};
 use crate::drain::RefusedEvictions;
 use crate::faces::news::SentNews;
-use crate::faces::{execute_face, list, observe_shown, plan_faces};
+use crate::faces::{ShownObjects, execute_face, list, observe_shown, plan_faces};
 use crate::freed::FreedNodes;
 use crate::generation::{ClusterGenerations, Memory, lease_key};
 use crate::hold::{CountingLaunches, ReplacementStage, holds};
 use crate::nominate::{OpeningNodes, PlannedPods};
 use crate::plan::plan_convergence;
+use crate::pod_events::PodEvents;
 use crate::volumes::Detaching;
 
 /// How often a snapshot that doesn't change is confirmed: twice within the 90 s after which it is stale.
@@ -70,6 +71,7 @@ pub struct Agent<K, T, B> {
     counting: CountingLaunches,
     own_pod: Option<ObjectKey>,
     pods_left: FreedNodes,
+    pod_events: PodEvents,
     drained: BTreeSet<String>,
     evictions: Vec<PodEviction>,
     decided: Decided,
@@ -170,6 +172,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             counting: CountingLaunches::default(),
             own_pod: None,
             pods_left: FreedNodes::default(),
+            pod_events: PodEvents::default(),
             drained: BTreeSet::new(),
             evictions: Vec::new(),
             decided: Decided::default(),
@@ -207,6 +210,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         objects.kubernetes_version.clone_from(&self.kubernetes_version);
         let deletions = self.undrained(&objects);
         let freed = self.pods_left.observe(&objects, now);
+        self.pod_events.observe(&objects, now);
         let encoded = self.encoder.encode(&objects, known.manifest.as_ref(), now);
         let restored = known.generations.judge(known.manifest.as_ref()) == Memory::Restored;
         // Functions don't trust a time that hasn't come. It is of a clock that has been set since.
@@ -427,7 +431,8 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
     async fn show(&mut self, actions: &[NodeAction], now: Timestamp) -> Result<Vec<KubeError>, AgentError> {
         let mut unwritten = Vec::new();
         for _ in 0..ROUNDS_OF_SHOWING {
-            let shown = observe_shown(&*self.kube).await?;
+            let pod_events = self.pod_events.latest().clone();
+            let shown = ShownObjects { pod_events, ..observe_shown(&*self.kube).await? };
             let faces = plan_faces(&self.decided, &shown, actions, now);
             for op in &faces.ops {
                 if let Err(error) = execute_face(&*self.kube, op).await {

@@ -23,6 +23,7 @@ mod nominate;
 mod obstacles;
 pub mod pace;
 pub mod plan;
+mod pod_events;
 pub mod volumes;
 mod wave;
 pub mod window;

@@ -33,6 +33,7 @@ use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 use tenon_snapshot::{Kube, KubeError, NodeAction, Note, Precondition};
 
 use self::news::News;
+use self::node_claim::NodeOfClaim;
 use crate::decided::Decided;
 
 pub use notes::note_of_failure;
@@ -51,6 +52,8 @@ pub struct ShownObjects {
     pub claims: Vec<Object>,
     /// Nodes.
     pub nodes: Vec<Object>,
+    /// When a pod last came to each Node or left it, as far as that is known.
+    pub pod_events: BTreeMap<String, Timestamp>,
 }
 
 /// One operation.
@@ -91,7 +94,7 @@ pub struct Faces {
     pub news: Vec<News>,
 }
 
-/// Reads the objects in Kubernetes.
+/// Reads the objects in Kubernetes; of pods nothing.
 ///
 /// # Errors [`KubeError`]: try again at the next step.
 pub async fn observe_shown<K: Kube>(kube: &K) -> Result<ShownObjects, KubeError> {
@@ -100,6 +103,7 @@ pub async fn observe_shown<K: Kube>(kube: &K) -> Result<ShownObjects, KubeError>
         classes: list(kube, Kind::Ec2NodeClass).await?,
         claims: list(kube, Kind::NodeClaim).await?,
         nodes: list(kube, Kind::Node).await?,
+        pod_events: BTreeMap::new(),
     })
 }
 
@@ -146,21 +150,26 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
     let objects: BTreeMap<&str, &Object> =
         shown.claims.iter().map(|claim| (object::name(claim), claim)).collect();
     let nodes = NodesByProvider::new(&shown.nodes);
+    let seen = |claim: &Claim| {
+        let object = nodes.of(claim);
+        let pod_event = object.and_then(|node| shown.pod_events.get(object::name(node)).copied());
+        NodeOfClaim { object, pod_event }
+    };
     for claim in decided.claims.values() {
         let name = claim.name.as_str();
         let pool = shown.pools.iter().find(|pool| object::name(pool) == claim.pool.as_str());
         let pool = pool.map(|pool| &**pool);
         match (objects.get(name), actions.get(name)) {
             (Some(object), _) => {
-                let node = nodes.of(claim);
+                let node = seen(claim);
                 let status = Some(node_claim::status(claim, object, node, pool, now));
                 let status = with_told(status, decided, SubjectKind::Claim, object);
-                plan_claim(claim, object, (node, status.unwrap_or_default()), &mut faces);
+                plan_claim(claim, object, (node.object, status.unwrap_or_default()), &mut faces);
             }
             // Its labels are the action's, which comes right after its launch.
             (None, Some(action)) if claim.phase().has_instance() => {
                 let made = node_claim::object(claim, action, pool);
-                let status = node_claim::status(claim, &made, nodes.of(claim), pool, now);
+                let status = node_claim::status(claim, &made, seen(claim), pool, now);
                 faces.notes.extend(notes::launched(claim));
                 faces.ops.push(FaceOp::Create(made));
                 faces.ops.push(FaceOp::Status(with_status(Kind::NodeClaim, name, status)));

@@ -5,7 +5,7 @@
 //!
 //! Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodeclaim.go`, `nodeclaim_status.go`.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use tenon_domain::claim::{AnnouncementKind, Claim, ClaimPhase, ClaimState, RemovalReason, Terms};
 use tenon_domain::id::ProviderId;
@@ -24,6 +24,18 @@ const TERMINATION_GRACE_PERIOD: &str = "terminationGracePeriod";
 const EXPIRE_AFTER: &str = "expireAfter";
 const CONSOLIDATABLE: &str = "Consolidatable";
 const VOLUMES_DETACHED: &str = "VolumesDetached";
+
+/// How much later than the shown one a pod's coming or leaving is shown. Source: kubernetes-sigs/karpenter
+/// `pkg/controllers/nodeclaim/podevents/controller.go`.
+const POD_EVENTS_EVERY: SignedDuration = SignedDuration::from_secs(10);
+
+/// What is known of a claim's Node.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NodeOfClaim<'a> {
+    pub(super) object: Option<&'a Value>,
+    /// When a pod last came to it or left it.
+    pub(super) pod_event: Option<Timestamp>,
+}
 
 /// `spec.providerID` of the claim's Node.
 pub(super) fn provider_id(claim: &Claim) -> Option<String> {
@@ -107,7 +119,7 @@ fn requirements(claim: &Claim, template: &Value) -> Value {
 pub(super) fn status(
     claim: &Claim,
     object: &Value,
-    node: Option<&Value>,
+    node: NodeOfClaim<'_>,
     pool: Option<&Value>,
     now: Timestamp,
 ) -> Value {
@@ -126,12 +138,22 @@ pub(super) fn status(
     for field in ["capacity", "allocatable"] {
         let pointer = format!("/status/{field}");
         let of = |object: &Value| object::at(object, &pointer).cloned();
-        if let Some(list) = node.and_then(of).or_else(|| of(object)) {
+        if let Some(list) = node.object.and_then(of).or_else(|| of(object)) {
             set(field, list);
         }
     }
+    if let Some(at) = pod_event(object, node) {
+        set("lastPodEventTime", json!(conditions::seconds(at)));
+    }
     set("conditions", Value::Array(shown_conditions(claim, object, pool, now)));
     Value::Object(status)
+}
+
+/// When a pod last came to the Node or left it. A little later than what is shown isn't news: pods come and go in bursts.
+fn pod_event(object: &Value, node: NodeOfClaim<'_>) -> Option<Timestamp> {
+    let shown = object::time(object, "/status/lastPodEventTime");
+    let is_news = |at: &Timestamp| shown.is_none_or(|shown| at.duration_since(shown) >= POD_EVENTS_EVERY);
+    node.pod_event.filter(is_news).or(shown)
 }
 
 /// A condition's type, status, reason and message.

@@ -356,6 +356,32 @@ fn volumes_of_a_drain_that_its_deadline_ended_arent_shown_as_detached() {
 }
 
 #[test]
+fn the_last_pod_that_came_or_left_is_shown_and_not_each_of_a_burst() {
+    let world = FacesWorld::new();
+    let node = json!({"kind": "Node", "metadata": {"name": "n"}, "spec": {"providerID": "aws:///us-east-1a/i-0abc"}});
+    world.kube.apply(node).unwrap();
+    let claims = [claim(initialized())];
+    let mut decided = Decided::default();
+    decided.claims = claims.iter().map(|claim| (claim.name.to_string(), claim.clone())).collect();
+    world.show_all(&decided);
+    let shows = |second: Option<i64>| {
+        let pod_events = second.map(|second| ("n".to_owned(), at(second))).into_iter().collect();
+        let shown = ShownObjects { pod_events, ..block_on(observe_shown(&world.kube)).unwrap() };
+        for op in &plan_faces(&decided, &shown, &[action()], at(100)).ops {
+            block_on(execute_face(&world.kube, op)).unwrap();
+        }
+        let object = world.object().unwrap();
+        text(&object, "/status/lastPodEventTime").map(str::to_owned)
+    };
+    let told = |second: i64| Some(at(second).to_string());
+    assert_eq!(shows(None), None);
+    assert_eq!(shows(Some(40)), told(40));
+    assert_eq!(shows(Some(49)), told(40));
+    assert_eq!(shows(Some(50)), told(50));
+    assert_eq!(shows(None), told(50), "a new agent doesn't know it yet");
+}
+
+#[test]
 fn what_ec2_announced_of_a_node_that_stays_is_told_of_it_and_its_claim() {
     let world = FacesWorld::new();
     world.show(&[claim(initialized())]);
