@@ -118,7 +118,7 @@ pub(crate) async fn list<K: Kube>(kube: &K, kind: Kind) -> Result<Vec<Object>, K
 /// Plans the objects in Kubernetes.
 #[must_use]
 pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction], now: Timestamp) -> Faces {
-    let mut faces = Faces { news: told::news(&decided.told), ..Faces::default() };
+    let mut faces = Faces { news: told::news(decided), ..Faces::default() };
     for object in &shown.pools {
         let name = object::name(object);
         let pool = decided.pools.iter().find(|pool| pool.name.as_str() == name);

@@ -441,6 +441,47 @@ fn an_event_of_a_finding_has_the_reason_that_karpenter_gives_it() {
 }
 
 #[test]
+fn what_keeps_a_claim_is_told_of_its_node_too_and_a_blocked_repair_of_its_pool() {
+    let told = |function, reason: &str, state| {
+        let one = claim(state);
+        let finding = ToldFinding {
+            identity: reason.to_owned(),
+            kind: SubjectKind::Claim,
+            names: [one.name.to_string()].into(),
+            decision: Decision::Refused,
+            reason: reason.to_owned(),
+            message: "why".to_owned(),
+            shown: Shown::Event,
+            since: at(90),
+            told_at: at(90),
+        };
+        let mut decided = Decided::default();
+        decided.claims.insert(one.name.to_string(), one);
+        decided.told.push(ToldFindings { function, findings: vec![finding] });
+        let found = plan_faces(&decided, &ShownObjects::default(), &[], at(100)).news;
+        found.iter().map(|news| format!("{} {}", news.note.about, news.note.reason)).collect::<Vec<_>>()
+    };
+    use FunctionName::{Disruption, Lifecycle};
+    assert_eq!(
+        told(Disruption, "BlockedByPdb", initialized()),
+        ["NodeClaim default-abcde DisruptionBlocked", "Node n DisruptionBlocked"]
+    );
+    assert_eq!(
+        told(Disruption, "Unbalanced", initialized()),
+        ["NodeClaim default-abcde Unconsolidatable", "Node n Unconsolidatable"]
+    );
+    assert_eq!(
+        told(Lifecycle, "NodeRepairBlocked", initialized()),
+        [
+            "NodeClaim default-abcde NodeRepairBlocked",
+            "Node n NodeRepairBlocked",
+            "NodePool default NodeRepairBlocked"
+        ]
+    );
+    assert_eq!(told(Lifecycle, "NotInitialized", launched()), ["NodeClaim default-abcde NotInitialized"]);
+}
+
+#[test]
 fn a_claim_whose_launch_failed_is_told_of_its_pool_while_that_is_news() {
     let world = FacesWorld::new();
     let failure = LaunchFailure { reason: "InsufficientCapacityError".into(), message: "none".into() };

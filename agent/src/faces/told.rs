@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use tenon_domain::claim::Claim;
 use tenon_domain::journal::{Decision, SubjectKind};
 use tenon_domain::report::{ALL_POOLS, Shown};
 use tenon_domain::wake::FunctionName;
@@ -18,6 +19,7 @@ use tenon_table::items::{ToldFinding, ToldFindings};
 
 use super::conditions;
 use super::news::News;
+use crate::decided::Decided;
 
 /// A condition's type and status.
 type Face = (&'static str, &'static str);
@@ -80,28 +82,44 @@ pub(super) fn with_told(
 }
 
 /// The Events of findings.
-pub(super) fn news(told: &[ToldFindings]) -> Vec<News> {
-    told.iter()
-        .flat_map(|told| told.findings.iter().flat_map(move |finding| news_of(told.function, finding)))
-        .collect()
+pub(super) fn news(decided: &Decided) -> Vec<News> {
+    let all =
+        decided.told.iter().flat_map(|told| told.findings.iter().map(|finding| (told.function, finding)));
+    all.flat_map(|(function, finding)| news_of(function, finding, &decided.claims)).collect()
 }
 
-fn news_of(function: FunctionName, finding: &ToldFinding) -> impl Iterator<Item = News> {
+fn news_of(function: FunctionName, finding: &ToldFinding, claims: &BTreeMap<String, Claim>) -> Vec<News> {
     let otherwise = if finding.decision == Decision::Refused { NoteKind::Warning } else { NoteKind::Normal };
     let (kind, reason, message) = match peers(function, finding) {
         Some((kind, reason)) => (kind, reason, format!("{} ({})", finding.message, finding.reason)),
         None => (otherwise, finding.reason.as_str(), finding.message.clone()),
     };
-    finding.names.iter().filter_map(move |name| {
-        let note = Note {
-            about: about(finding.kind, name)?,
-            uid: String::new(),
-            kind,
-            reason: reason.to_owned(),
-            message: message.clone(),
-        };
-        Some(News { of: finding.identity.clone(), at: finding.told_at, note })
-    })
+    let mut objects: Vec<ObjectKey> = Vec::new();
+    for name in &finding.names {
+        let claim = claims.get(name).filter(|_| finding.kind == SubjectKind::Claim);
+        let others = claim.map(|claim| of_claim(function, reason, claim)).unwrap_or_default();
+        for object in about(finding.kind, name).into_iter().chain(others) {
+            if !objects.contains(&object) {
+                objects.push(object);
+            }
+        }
+    }
+    let news = |about| {
+        let (reason, message) = (reason.to_owned(), message.clone());
+        let note = Note { about, uid: String::new(), kind, reason, message };
+        News { of: finding.identity.clone(), at: finding.told_at, note }
+    };
+    objects.into_iter().map(news).collect()
+}
+
+/// The other objects that Karpenter tells of a claim's Event: its Node of a blocked disruption, and its NodePool too of a
+/// blocked repair.
+fn of_claim(function: FunctionName, reason: &str, claim: &Claim) -> Vec<ObjectKey> {
+    let is_repair = reason == "NodeRepairBlocked";
+    let node = claim.state.node().filter(|_| is_repair || function == FunctionName::Disruption);
+    let node = node.map(|node| ObjectKey::node(node.as_str()));
+    let pool = is_repair.then(|| ObjectKey::new(Kind::NodePool, "", claim.pool.as_str()));
+    node.into_iter().chain(pool).collect()
 }
 
 /// Karpenter's type and reason of a finding's Event, where it has one.
