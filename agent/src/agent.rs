@@ -4,6 +4,7 @@
 //! cluster.
 
 mod account;
+mod objects;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,9 +19,10 @@ use tenon_snapshot::snapshot::{
     self, ChunkKind, ClusterObjects, Encoded, Encoder, Heartbeat, Manifest, ReadError, WriteError,
     read_manifest, retire_orphans,
 };
-use tenon_snapshot::{ActionKind, Kind, Kube, KubeError, NodeAction, Note, ObjectKey, Precondition};
+use tenon_snapshot::{ActionKind, Kube, KubeError, NodeAction, Note, ObjectKey, Precondition};
 use tenon_table::{Consistency, Table, TableError};
 
+use self::objects::observe_objects;
 use crate::bell::{Bell, Ring, is_of_pods};
 use crate::converge::{
     PodEviction, eviction_of_op, execute_op, note_of_op, note_of_owner, note_of_volumes, observe_holds,
@@ -30,11 +32,11 @@ use crate::decided::Decided;
 use crate::deleted::{Owners, Tainted, find_deleted, taint_deleted};
 use crate::drain::RefusedEvictions;
 use crate::faces::news::SentNews;
-use crate::faces::{ShownObjects, execute_face, list, observe_shown, plan_faces};
+use crate::faces::{ShownObjects, execute_face, observe_shown, plan_faces};
 use crate::freed::FreedNodes;
 use crate::generation::{ClusterGenerations, Memory, lease_key};
 use crate::hold::{CountingLaunches, ReplacementStage, holds};
-use crate::nominate::{OpeningNodes, PlannedPods};
+use crate::nominate::{NominatedPods, OpeningNodes, PlannedPods, notes_of_nominations};
 use crate::plan::plan_convergence;
 use crate::pod_events::PodEvents;
 use crate::volumes::Detaching;
@@ -368,6 +370,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         let latest = now.saturating_add(ACTIONS_EVERY).unwrap_or(Timestamp::MAX);
         let mut next = Some(latest);
         let mut unwritten = Vec::new();
+        let (mut nominated, mut opened) = (NominatedPods::new(), BTreeMap::new());
         for _ in 0..ROUNDS_OF_A_STEP {
             let mut view = observe_view(&*self.kube, &actions, &self.refused).await?;
             self.refused.clone_from(&view.refused);
@@ -384,11 +387,13 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             let convergence = plan_convergence(&view, &actions, now);
             self.reports = convergence.reports;
             next = convergence.next;
+            opened.extend(convergence.opening.iter().map(|(claim, node)| (node.clone(), claim.clone())));
             let mut waiting = self.opening.nominations(&planned, convergence.opening, &mut unwritten).await;
             let mut progressed = false;
             for op in &convergence.ops {
                 if let Some((node, pods)) = op.node().and_then(|node| waiting.remove_entry(node)) {
                     unwritten.extend(self.kube.nominate(&pods, &node).await.err());
+                    nominated.insert(node, pods);
                 }
                 let outcome = execute_op(&*self.kube, op, &mut self.refused, now).await?;
                 operations += 1;
@@ -399,10 +404,15 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             }
             for (node, pods) in waiting {
                 unwritten.extend(self.kube.nominate(&pods, &node).await.err());
+                nominated.insert(node, pods);
             }
             if !progressed {
                 break;
             }
+        }
+        // Nodes that open come before words about them.
+        for note in notes_of_nominations(&nominated, &opened) {
+            self.tell(Some(note), now).await;
         }
         unwritten.extend(self.show(&actions, now).await?);
         if !unwritten.is_empty() {
@@ -482,15 +492,4 @@ fn is_over(since: Timestamp, period: SignedDuration, now: Timestamp) -> bool {
 fn may_wait(encoded: &Encoded, before: &Manifest, burst: Burst) -> bool {
     let nobody_waits = before.pending_pods == 0 && encoded.manifest.pending_pods == 0;
     encoded.changed.iter().all(is_of_pods) && (nobody_waits || burst == Burst::GoesOn)
-}
-
-/// Lists everything that a snapshot holds.
-async fn observe_objects<K: Kube>(kube: &K) -> Result<ClusterObjects, KubeError> {
-    let mut objects = ClusterObjects { pods: kube.pods().await?, ..ClusterObjects::default() };
-    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Pod) {
-        if let Some(of_kind) = kind.chunks().and_then(|chunks| objects.plain(chunks)) {
-            of_kind.extend(list(kube, kind).await?);
-        }
-    }
-    Ok(objects)
 }

@@ -13,13 +13,39 @@ use tenon_domain::claim::Claim;
 use tenon_domain::id::{ClaimName, ClusterName};
 use tenon_domain::launch::Launch;
 use tenon_snapshot::pod::{PlacementOrder, PodRef};
-use tenon_snapshot::{Kube, KubeError, NodeAction, ObjectKey};
+use tenon_snapshot::{Kube, KubeError, NodeAction, Note, NoteKind, ObjectKey};
 use tenon_table::items::keys;
 use tenon_table::{Key, Table, TableError};
 
 use crate::decided::read_items;
 use crate::plan::View;
 use crate::wave::may_wait;
+
+/// The Events `Nominated` of one step at most, as the peer's burst: each is a write to the API server.
+const TOLD_AT_ONCE: usize = 10;
+
+/// Pods that were nominated, with their UIDs, by Node.
+pub(crate) type NominatedPods = BTreeMap<String, Vec<(ObjectKey, String)>>;
+
+/// The Events of nominated pods, in the peer's words, given the claims of Nodes that opened. Source: kubernetes-sigs/karpenter
+/// `pkg/controllers/provisioning/scheduling/events.go`.
+pub(crate) fn notes_of_nominations(
+    nominated: &NominatedPods,
+    opened: &BTreeMap<String, ClaimName>,
+) -> Vec<Note> {
+    let pods = nominated.iter().flat_map(|(node, pods)| pods.iter().map(move |pod| (node, pod)));
+    let note = |(node, (pod, uid)): (&String, &(ObjectKey, String))| {
+        let claim = opened.get(node).map(|claim| format!("nodeclaim/{claim}, ")).unwrap_or_default();
+        Note {
+            about: pod.clone(),
+            uid: uid.clone(),
+            kind: NoteKind::Normal,
+            reason: "Nominated".to_owned(),
+            message: format!("Pod should schedule on: {claim}node/{node}"),
+        }
+    };
+    pods.take(TOLD_AT_ONCE).map(note).collect()
+}
 
 /// The pods that wait for their claims' Nodes, by Node.
 type WaitingByNode = BTreeMap<String, Vec<PodRef>>;
@@ -119,5 +145,30 @@ impl<K: Kube, T: Table> PlannedPods<'_, K, T> {
         }
         by_node.retain(|_, pods| !pods.is_empty());
         Ok(Ok(by_node))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenon_snapshot::Kind;
+
+    use super::*;
+
+    #[test]
+    fn nominated_pods_are_told_of_their_node_and_not_all_of_a_burst() {
+        let opened = BTreeMap::from([("n".to_owned(), ClaimName::parse("default-abcde").unwrap())]);
+        let pods = |count: usize| {
+            let pod =
+                |index| (ObjectKey::new(Kind::Pod, "shop", format!("web-{index}")), format!("uid-{index}"));
+            NominatedPods::from([("n".to_owned(), (0..count).map(pod).collect())])
+        };
+        let told = notes_of_nominations(&pods(1), &opened);
+        assert_eq!(told[0].about, ObjectKey::new(Kind::Pod, "shop", "web-0"));
+        assert_eq!(
+            (told[0].reason.as_str(), told[0].message.as_str()),
+            ("Nominated", "Pod should schedule on: nodeclaim/default-abcde, node/n")
+        );
+        let unknown = notes_of_nominations(&pods(30), &BTreeMap::new());
+        assert_eq!((unknown.len(), unknown[0].message.as_str()), (10, "Pod should schedule on: node/n"));
     }
 }
