@@ -392,8 +392,12 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             let mut progressed = false;
             for op in &convergence.ops {
                 if let Some((node, pods)) = op.node().and_then(|node| waiting.remove_entry(node)) {
-                    unwritten.extend(self.kube.nominate(&pods, &node).await.err());
-                    nominated.insert(node, pods);
+                    match self.kube.nominate(&pods, &node).await {
+                        Ok(()) => {
+                            nominated.insert(node, pods);
+                        }
+                        Err(error) => unwritten.push(error),
+                    }
                 }
                 let outcome = execute_op(&*self.kube, op, &mut self.refused, now).await?;
                 operations += 1;
@@ -403,8 +407,12 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
                 self.tell(note_of_owner(op, outcome, &view), now).await;
             }
             for (node, pods) in waiting {
-                unwritten.extend(self.kube.nominate(&pods, &node).await.err());
-                nominated.insert(node, pods);
+                match self.kube.nominate(&pods, &node).await {
+                    Ok(()) => {
+                        nominated.insert(node, pods);
+                    }
+                    Err(error) => unwritten.push(error),
+                }
             }
             if !progressed {
                 break;

@@ -293,7 +293,8 @@ fn unregistered_taint_missing(view: &View, node: &str, patch: &Value) -> Option<
         kind: NoteKind::Warning,
         reason: "UnregisteredTaintMissing".to_owned(),
         message: format!(
-            "Node `{node}` joined without the taint `{UNREGISTERED}`, so pods may have come to it before its NodePool's              taints: let its user data set it"
+            "Node `{node}` joined without the taint `{UNREGISTERED}`, so pods may have come to it before its NodePool's \
+             taints: let its user data set it"
         ),
     })
 }

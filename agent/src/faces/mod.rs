@@ -151,9 +151,14 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
         shown.claims.iter().map(|claim| (object::name(claim), claim)).collect();
     let nodes = NodesByProvider::new(&shown.nodes);
     let seen = |claim: &Claim| {
-        let object = nodes.of(claim);
-        let pod_event = object.and_then(|node| shown.pod_events.get(object::name(node)).copied());
-        NodeOfClaim { object, pod_event }
+        let node = nodes.of(claim);
+        // EKS gives a Node's name to a later one with its address.
+        let is_of = |node: &Value, at: &Timestamp| {
+            object::time(node, "/metadata/creationTimestamp").is_none_or(|born| *at >= born)
+        };
+        let pod_event = node
+            .and_then(|node| shown.pod_events.get(object::name(node)).copied().filter(|at| is_of(node, at)));
+        NodeOfClaim { object: node, pod_event }
     };
     for claim in decided.claims.values() {
         let name = claim.name.as_str();
@@ -186,7 +191,25 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
             plan_end(object, &mut faces);
         }
     }
+    name_objects(&mut faces.news, shown);
     faces
+}
+
+/// Gives Events the UID of their object: `kubectl describe` finds them by it.
+fn name_objects(news: &mut [News], shown: &ShownObjects) {
+    let all = [
+        (Kind::NodePool, &shown.pools),
+        (Kind::Ec2NodeClass, &shown.classes),
+        (Kind::NodeClaim, &shown.claims),
+        (Kind::Node, &shown.nodes),
+    ];
+    let objects = all.iter().flat_map(|(kind, objects)| objects.iter().map(|object| (*kind, object)));
+    let uids: BTreeMap<(Kind, &str), &str> =
+        objects.map(|(kind, object)| ((kind, object::name(object)), object::uid(object))).collect();
+    for note in news.iter_mut().map(|news| &mut news.note).filter(|note| note.uid.is_empty()) {
+        let uid = uids.get(&(note.about.kind, note.about.name.as_str()));
+        note.uid = uid.copied().unwrap_or_default().to_owned();
+    }
 }
 
 /// A status with the conditions of findings about the object; `None` without a status and without findings.

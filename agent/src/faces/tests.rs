@@ -458,7 +458,14 @@ fn what_keeps_a_claim_is_told_of_its_node_too_and_a_blocked_repair_of_its_pool()
         let mut decided = Decided::default();
         decided.claims.insert(one.name.to_string(), one);
         decided.told.push(ToldFindings { function, findings: vec![finding] });
-        let found = plan_faces(&decided, &ShownObjects::default(), &[], at(100)).news;
+        let shown = ShownObjects {
+            nodes: vec![json!({"kind": "Node", "metadata": {"name": "n", "uid": "uid-of-n"}}).into()],
+            ..ShownObjects::default()
+        };
+        let found = plan_faces(&decided, &shown, &[], at(100)).news;
+        // `kubectl describe` looks for the UID.
+        let of_node = found.iter().filter(|news| news.note.about.kind == Kind::Node);
+        assert!(of_node.into_iter().all(|news| news.note.uid == "uid-of-n"), "{found:#?}");
         found.iter().map(|news| format!("{} {}", news.note.about, news.note.reason)).collect::<Vec<_>>()
     };
     use FunctionName::{Disruption, Lifecycle};

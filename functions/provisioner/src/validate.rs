@@ -183,10 +183,7 @@ struct Asking<'a, P> {
 impl<P: Ports> Asking<'_, P> {
     /// Takes the region's right to one dry run; otherwise the time to try again.
     async fn lease(&self, now: Timestamp) -> Result<Result<DryRunLease, Timestamp>, HandlerError> {
-        let key = keys::dry_run(&self.ports.installation().region);
-        let items = self.ports.table().batch_get(std::slice::from_ref(&key), Consistency::Strong).await?;
-        let known: Option<DryRunLease> =
-            items.get(&key).map(|item| form::from_item(&key, item)).transpose().map_err(form_error)?;
+        let known = self.known_lease().await?;
         let taken_until = known.as_ref().map(|known| self.not_before(known)).filter(|at| *at > now);
         if let (Some(known), Some(at)) = (&known, taken_until) {
             self.wait_for(known).await?;
@@ -205,6 +202,12 @@ impl<P: Ports> Asking<'_, P> {
         } else {
             Err(later(now, self.spread(now)))
         })
+    }
+
+    async fn known_lease(&self) -> Result<Option<DryRunLease>, HandlerError> {
+        let key = keys::dry_run(&self.ports.installation().region);
+        let items = self.ports.table().batch_get(std::slice::from_ref(&key), Consistency::Strong).await?;
+        items.get(&key).map(|item| form::from_item(&key, item)).transpose().map_err(form_error)
     }
 
     /// When this cluster may ask: once the lease is free, and a cluster that waits had its turn.
@@ -238,9 +241,11 @@ impl<P: Ports> Asking<'_, P> {
 
     /// Lets the whole region wait after a call without an answer: its clusters share EC2's request rate.
     async fn postpone(&self, taken: DryRunLease, now: Timestamp) -> Result<Timestamp, HandlerError> {
-        let free_at = later(now, AFTER_NO_ANSWER);
-        let next = DryRunLease { revision: taken.revision.saturating_add(1), free_at, ..taken };
-        self.write_lease(&next, Expect::Revision(taken.revision)).await?;
+        let (revision, free_at) = (taken.revision, later(now, AFTER_NO_ANSWER));
+        // A cluster that came to wait meanwhile keeps its turn.
+        let waiting = self.known_lease().await?.and_then(|known| known.waiting);
+        let next = DryRunLease { revision: revision.saturating_add(1), free_at, waiting, ..taken };
+        self.write_lease(&next, Expect::Revision(revision)).await?;
         Ok(later(free_at, self.spread(now)))
     }
 

@@ -75,7 +75,7 @@ async fn write<T: Table, S: Signals>(
         set.insert(REVISION.to_owned(), Value::number(found.revision.unwrap_or(0).saturating_add(1)));
     }
     commit(table, request, key, found, write).await?;
-    // It reads the entry only while pods wait, and not with every sweep.
+    // Sweeps see the entry too, minutes later.
     signals.wake(FunctionName::Provisioner, &entry.cluster, SignedDuration::ZERO).await;
     Ok(())
 }

@@ -34,8 +34,7 @@ pub enum Watch {
     Everything,
     /// All but changed prices, and the cluster's registry entry.
     Facts,
-    /// All while a pod is pending, and the cluster's registry entry then; else none. Sweeps don't read the entry: who
-    /// writes it rings.
+    /// All while a pod is pending, and the cluster's registry entry then; else none.
     PendingPods,
 }
 
@@ -117,7 +116,11 @@ impl Heads {
             asked.push(catalog.clone());
         }
         let registry = keys::registry(&ports.installation().region, cluster);
-        if wants.watch == Watch::Facts && !more.contains(&registry) {
+        let counts_entry = match wants.watch {
+            Watch::Facts | Watch::PendingPods => true,
+            Watch::Everything => false,
+        };
+        if counts_entry && !more.contains(&registry) {
             asked.push(registry.clone());
         }
         asked.extend(more);
@@ -135,9 +138,9 @@ impl Heads {
                 revision: counter(&revision, revision_of)?,
                 steps: counter(&steps, steps_of)?,
                 catalog: found.generations(wants.parts),
-                registry: match wants.watch {
-                    Watch::Facts | Watch::PendingPods => optional(&items, &registry)?.map(registry_digest),
-                    Watch::Everything => None,
+                registry: match counts_entry {
+                    true => optional(&items, &registry)?.map(registry_digest),
+                    false => None,
                 },
             },
             seen: optional(&items, &seen)?,
@@ -186,10 +189,6 @@ impl Heads {
             Watch::PendingPods if !refused && self.pending_pods == 0 => {
                 seen.unchanged(now, &Generations { revision, steps, ..seen.generations.clone() })
             }
-            Watch::PendingPods if self.consistency == Consistency::Eventual => {
-                let registry = seen.generations.registry.clone();
-                seen.unchanged(now, &Generations { registry, ..self.generations.clone() })
-            }
             Watch::Everything | Watch::Facts | Watch::PendingPods => seen.unchanged(now, &self.generations),
         }
     }
@@ -215,11 +214,6 @@ mod tests {
     use super::*;
 
     fn look(watch: Watch, pending_pods: u64, refused: Option<&str>, now: Generations) -> bool {
-        let heads = heads(watch, pending_pods, refused, now);
-        heads.unchanged(Timestamp::UNIX_EPOCH)
-    }
-
-    fn heads(watch: Watch, pending_pods: u64, refused: Option<&str>, now: Generations) -> Heads {
         let seen = SeenRecord {
             function: FunctionName::Provisioner,
             generations: generations(1, 1, 1, 1),
@@ -229,7 +223,7 @@ mod tests {
             told_at: None,
             offerings: Vec::new(),
         };
-        Heads {
+        let heads = Heads {
             generations: now,
             seen: Some(seen),
             watch,
@@ -237,7 +231,8 @@ mod tests {
             consistency: Consistency::Strong,
             catalog: CatalogMeta::default(),
             items: BTreeMap::new(),
-        }
+        };
+        heads.unchanged(Timestamp::UNIX_EPOCH)
     }
 
     fn generations(snapshot: u64, steps: u64, types: u64, prices: u64) -> Generations {
@@ -264,23 +259,18 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_registry_entry_concerns_pods_that_wait_and_no_sweep() {
+    fn a_changed_registry_entry_concerns_pods_that_wait() {
         let entry = |digest: Option<&str>| {
             let registry = digest.map(str::to_owned);
             Generations { registry, ..generations(1, 1, 1, 1) }
         };
-        let check = |pending: u64, refused: Option<&str>, consistency: Consistency, expected: [bool; 2]| {
-            // A sweep reads none, so it knows no digest.
-            let other = if consistency == Consistency::Eventual { None } else { Some("2") };
-            let found = [Some("1"), other].map(|digest| {
-                let heads = heads(Watch::PendingPods, pending, refused, entry(digest));
-                Heads { consistency, ..heads }.unchanged(Timestamp::UNIX_EPOCH)
-            });
-            assert_eq!(found, expected, "{pending} {refused:?} {consistency:?}");
+        let check = |pending: u64, refused: Option<&str>, expected: [bool; 2]| {
+            let found = [Some("1"), Some("2")]
+                .map(|digest| look(Watch::PendingPods, pending, refused, entry(digest)));
+            assert_eq!(found, expected, "{pending} {refused:?}");
         };
-        check(1, Some("12ab"), Consistency::Strong, [true, false]);
-        check(1, None, Consistency::Strong, [true, false]);
-        check(0, None, Consistency::Strong, [true, true]);
-        check(1, Some("12ab"), Consistency::Eventual, [true, true]);
+        check(1, Some("12ab"), [true, false]);
+        check(1, None, [true, false]);
+        check(0, None, [true, true]);
     }
 }

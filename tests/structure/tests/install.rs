@@ -242,8 +242,7 @@ fn values_of_the_pages_are_the_charts() {
     assert!(needed.iter().all(|name| set.contains(name)), "{set:?}");
 }
 
-/// The name of its agent's queue is the installation's, a word and the cluster's. Nothing else of the stack is nearer to its
-/// limit.
+/// The name of its agent's queue is the installation's, a word and the cluster's.
 #[test]
 fn the_page_and_the_stack_say_how_long_a_clusters_name_may_be() {
     let stack = document("infra/cluster.yaml");

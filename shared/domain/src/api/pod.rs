@@ -220,6 +220,15 @@ impl DoNotDisrupt {
         }
     }
 
+    /// When a pod with this start stops staying where it is; `None` where no time ends it, or it hasn't started.
+    #[must_use]
+    pub fn until(&self, started_at: Option<Timestamp>) -> Option<Timestamp> {
+        match self {
+            Self::No | Self::Always | Self::Invalid(_) => None,
+            Self::For(duration) => Some(started_at?.checked_add(*duration).unwrap_or(Timestamp::MAX)),
+        }
+    }
+
     /// Whether a pod with this start stays where it is; one that hasn't started does.
     #[must_use]
     pub fn keeps(&self, started_at: Option<Timestamp>, now: Timestamp) -> bool {

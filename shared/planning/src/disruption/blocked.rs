@@ -50,18 +50,11 @@ fn is_active(pod: &Pod) -> bool {
 }
 
 fn asks_to_stay(pod: &Pod, now: Timestamp) -> Option<RefusalReason> {
-    let stay = |until| Some(RefusalReason::DoNotDisrupt { pod: Some(pod.name.clone()), until });
-    match &pod.shape.do_not_disrupt {
-        DoNotDisrupt::No | DoNotDisrupt::Invalid(_) => None,
-        DoNotDisrupt::Always => stay(None),
-        DoNotDisrupt::For(duration) => match pod.started_at {
-            None => stay(None),
-            Some(started) => {
-                let until = started.checked_add(*duration).unwrap_or(Timestamp::MAX);
-                if now < until { stay(Some(until)) } else { None }
-            }
-        },
-    }
+    let asked = &pod.shape.do_not_disrupt;
+    asked.keeps(pod.started_at, now).then(|| RefusalReason::DoNotDisrupt {
+        pod: Some(pod.name.clone()),
+        until: asked.until(pod.started_at),
+    })
 }
 
 /// The PodDisruptionBudgets that keep the pod: a single one only if it is `closed`.
@@ -111,12 +104,20 @@ const fn is_closed_for_ever(pdb: &PodDisruptionBudget) -> bool {
     }
 }
 
-/// The node's pods that a drain can't evict now: `karpenter.sh/do-not-disrupt`, a PodDisruptionBudget that never allows an
-/// eviction, or two of them keep the pod until the drain's deadline.
-pub(crate) fn kept(node: &NodeView, pdbs: &[PodDisruptionBudget], now: Timestamp) -> BTreeSet<Uid> {
+/// The node's pods that a drain from now on can't evict before it ends: `karpenter.sh/do-not-disrupt`, a
+/// PodDisruptionBudget that never allows an eviction, or two of them keep the pod.
+pub(crate) fn kept(
+    node: &NodeView,
+    pdbs: &[PodDisruptionBudget],
+    (now, ends): (Timestamp, Timestamp),
+) -> BTreeSet<Uid> {
     let active = node.pods.iter().filter(|pod| is_active(pod));
-    let kept = active
-        .filter(|pod| asks_to_stay(pod, now).is_some() || guarded(pod, pdbs, is_closed_for_ever).is_some());
+    let stays = |pod: &Pod| {
+        let started = pod.started_at.or(Some(now));
+        pod.shape.do_not_disrupt.keeps(started, now)
+            && pod.shape.do_not_disrupt.until(started).is_none_or(|until| until >= ends)
+    };
+    let kept = active.filter(|pod| stays(pod) || guarded(pod, pdbs, is_closed_for_ever).is_some());
     kept.map(|pod| pod.uid.clone()).collect()
 }
 

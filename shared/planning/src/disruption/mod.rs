@@ -225,20 +225,24 @@ fn held(input: &DisruptionInput, node: &NodeView, word: PodsWord) -> Result<(), 
 
 /// Whether its pods may keep the node of a claim that drifted, or whose time is over.
 fn pods_word(input: &DisruptionInput, view: &ClaimView) -> PodsWord {
-    let pool = input.pools.iter().find(|pool| pool.name == view.claim.pool);
-    match view.claim.terms_or(pool).and_then(|terms| terms.termination_grace_period) {
+    match grace_of(input, view) {
         Some(_) => PodsWord::Waived,
         None => PodsWord::Counts,
     }
 }
 
+/// How long a drain of the claim lasts at most.
+fn grace_of(input: &DisruptionInput, view: &ClaimView) -> Option<SignedDuration> {
+    let pool = input.pools.iter().find(|pool| pool.name == view.claim.pool);
+    view.claim.terms_or(pool).and_then(|terms| terms.termination_grace_period)
+}
+
 /// The pods that need no room before their node drains: it may drain although they stay until its deadline. The peer
 /// never looks for their room; here they get it where there is some.
 fn without_room(input: &DisruptionInput, view: &ClaimView) -> BTreeSet<Uid> {
-    match (pods_word(input, view), &view.node) {
-        (PodsWord::Waived, Some(node)) => kept(node, &input.pdbs, input.now),
-        (PodsWord::Waived | PodsWord::Counts, _) => BTreeSet::new(),
-    }
+    let Some((grace, node)) = grace_of(input, view).zip(view.node.as_ref()) else { return BTreeSet::new() };
+    let ends = input.now.checked_add(grace).unwrap_or(Timestamp::MAX);
+    kept(node, &input.pdbs, (input.now, ends))
 }
 
 fn consider<'a>(

@@ -24,8 +24,9 @@ use tenon_domain::requirement::Requirements;
 use super::input::Storage;
 use super::report::Reason;
 
-/// The annotation of the StorageClass that claims get which name none.
-const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+/// The annotations of the StorageClass that claims get which name none.
+const DEFAULT_CLASS: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
 /// A volume that counts against a limit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +70,10 @@ impl<'a> Volumes<'a> {
             default_class: storage
                 .classes
                 .iter()
-                .filter(|class| class.meta.annotations.get(DEFAULT_CLASS).is_some_and(|is| is == "true"))
+                .filter(|class| {
+                    let is_true = |key| class.meta.annotations.get(key).is_some_and(|is| is == "true");
+                    DEFAULT_CLASS.into_iter().any(is_true)
+                })
                 .map(|class| (class.meta.created_at, Reverse(class.meta.name.as_str())))
                 .max()
                 .map(|(_, Reverse(name))| name),

@@ -133,6 +133,7 @@ impl Queue {
         self.messages
             .iter()
             .map(|m| m.visible_at)
+            .filter(|at| *at < Timestamp::MAX)
             .min()
             .and_then(|at| at.checked_add(self.spec.batch_window).ok())
     }
@@ -185,7 +186,11 @@ impl Queue {
 
     /// Takes a batch; messages with too many receives become dead letters instead.
     pub fn receive(&mut self, now: Timestamp) -> Vec<QueuedMessage> {
-        let hidden_until = now.checked_add(self.spec.visibility_timeout).unwrap_or(Timestamp::MAX);
+        // An invocation isn't repeated before it ended.
+        let hidden_until = match self.spec.kind {
+            QueueKind::Polled => now.checked_add(self.spec.visibility_timeout).unwrap_or(Timestamp::MAX),
+            QueueKind::Invocations => Timestamp::MAX,
+        };
         let mut batch = Vec::new();
         let mut dead = Vec::new();
         let noisy = self.noisy_groups(now);

@@ -9,7 +9,7 @@ use tenon_domain::id::ClusterName;
 use tenon_region::engine::SimulatedRegion;
 use tenon_simulated_cluster::SimulatedCluster;
 use tenon_snapshot::Kind;
-use tenon_snapshot::object::{deleted_at, name, text_map};
+use tenon_snapshot::object::{deleted_at, name, text_map, time};
 
 use crate::history::ClusterMoment;
 use crate::invariants::Invariant;
@@ -100,7 +100,7 @@ pub(crate) fn again(object: &Value) -> Value {
         "metadata": {"name": name(object), "annotations": annotations}, "spec": object.get("spec")})
 }
 
-/// When the agent last looked while the class was there.
+/// When the agent last looked at the class, and all that it wrote then succeeded.
 #[derive(Debug, Default)]
 pub(crate) struct ClassSeen(Option<Timestamp>);
 
@@ -117,8 +117,11 @@ pub(crate) fn invariant_classes_outlast_claims(
     seen: &mut ClassSeen,
 ) -> Result<(), (Invariant, String)> {
     let Some(site) = region.site(cluster) else { return Ok(()) };
-    if site.cluster().object(Kind::Ec2NodeClass, "", CLASS).is_some() {
-        seen.0 = Some(site.agent_looked_at());
+    if let Some(class) = site.cluster().object(Kind::Ec2NodeClass, "", CLASS) {
+        // A look before the class was made again was at the one before. Times of objects are whole seconds.
+        let made = time(&class, "/metadata/creationTimestamp").unwrap_or(Timestamp::MAX);
+        let looked = site.agent_converged_at();
+        seen.0 = Some(looked).filter(|looked| looked.duration_since(made) >= SignedDuration::from_secs(1));
         return Ok(());
     }
     let outlasts = |at: Timestamp| {

@@ -444,16 +444,17 @@ async fn remove(walk: PageWalk<'_>) {
     drop(walk);
     let account = &world.account;
     account.settled().await;
-    for instance in instances_of(account, CLUSTER).await {
-        let id = instance.instance_id().expect("an id");
-        aws(&["ec2", "terminate-instances", "--instance-ids", id]).await;
-    }
     let stack = format!("{INSTALLATION}-{CLUSTER}");
     aws(&["cloudformation", "delete-stack", "--stack-name", &stack]).await;
     aws(&["cloudformation", "wait", "stack-delete-complete", "--stack-name", &stack]).await;
     let (pk, sk) = (format!("REGION#{REGION}"), format!("CLUSTER#{CLUSTER}"));
     assert_eq!(account.item(pk, sk).await, None, "the stack's end is the entry's");
     account.settled().await;
+    // Not before: a sweep could launch others for the pods of the last report.
+    for instance in instances_of(account, CLUSTER).await {
+        let id = instance.instance_id().expect("an id");
+        aws(&["ec2", "terminate-instances", "--instance-ids", id]).await;
+    }
 }
 
 #[test]

@@ -108,6 +108,9 @@ fn pods_that_stay_until_the_deadline_need_no_room_before_their_node_drains() {
     check(vec![closed(PdbBound::MinAvailable(IntOrPercent::Percent(100)))], DoNotDisrupt::No, Some(1));
     check(vec![pdb(1), pdb(1)], DoNotDisrupt::No, Some(1));
     check(Vec::new(), DoNotDisrupt::Always, Some(1));
+    check(Vec::new(), DoNotDisrupt::For(SignedDuration::from_hours(1_000)), Some(1));
+    // It goes while the node drains.
+    check(Vec::new(), DoNotDisrupt::For(SignedDuration::from_secs(10)), None);
     // A PodDisruptionBudget that is used up only now may let the pod go later.
     check(vec![pdb(0)], DoNotDisrupt::No, None);
     check(Vec::new(), DoNotDisrupt::No, None);

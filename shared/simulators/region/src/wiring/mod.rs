@@ -41,7 +41,7 @@ pub struct QueueSpec {
     pub function: FunctionName,
     /// Whose it is.
     pub kind: QueueKind,
-    /// How long a received message stays invisible; of an invocation, how long it may run.
+    /// How long a received message of SQS stays invisible; of an invocation, how long it may run.
     pub visibility_timeout: SignedDuration,
     /// How often a message is received before it goes to the dead-letter queue.
     pub max_receive_count: u32,
