@@ -31,12 +31,12 @@ use crate::converge::{
 use crate::decided::Decided;
 use crate::deleted::{Owners, Tainted, find_deleted, taint_deleted};
 use crate::drain::RefusedEvictions;
-use crate::faces::news::SentNews;
+use crate::faces::news::{SentNews, with_pods_uids};
 use crate::faces::{ShownObjects, execute_face, observe_shown, plan_faces};
 use crate::freed::FreedNodes;
 use crate::generation::{ClusterGenerations, Memory, lease_key};
 use crate::hold::{CountingLaunches, ReplacementStage, holds};
-use crate::nominate::{NominatedPods, OpeningNodes, PlannedPods, notes_of_nominations};
+use crate::nominate::{NominatedPods, OpeningNodes, PlannedPods, nominate, notes_of_nominations};
 use crate::plan::plan_convergence;
 use crate::pod_events::PodEvents;
 use crate::volumes::Detaching;
@@ -392,12 +392,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             let mut progressed = false;
             for op in &convergence.ops {
                 if let Some((node, pods)) = op.node().and_then(|node| waiting.remove_entry(node)) {
-                    match self.kube.nominate(&pods, &node).await {
-                        Ok(()) => {
-                            nominated.insert(node, pods);
-                        }
-                        Err(error) => unwritten.push(error),
-                    }
+                    nominate(&*self.kube, (node, pods), &mut nominated, &mut unwritten).await;
                 }
                 let outcome = execute_op(&*self.kube, op, &mut self.refused, now).await?;
                 operations += 1;
@@ -407,12 +402,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
                 self.tell(note_of_owner(op, outcome, &view), now).await;
             }
             for (node, pods) in waiting {
-                match self.kube.nominate(&pods, &node).await {
-                    Ok(()) => {
-                        nominated.insert(node, pods);
-                    }
-                    Err(error) => unwritten.push(error),
-                }
+                nominate(&*self.kube, (node, pods), &mut nominated, &mut unwritten).await;
             }
             if !progressed {
                 break;
@@ -460,7 +450,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             for note in faces.notes {
                 self.tell(Some(note), now).await;
             }
-            for news in self.sent.unsent(faces.news, now) {
+            for news in with_pods_uids(&*self.kube, self.sent.unsent(faces.news, now)).await {
                 // Without an answer, the next look sends it again. A refused one would be refused again.
                 if !matches!(self.kube.note(&news.note).await, Err(KubeError::Unavailable(_))) {
                     self.sent.sent(&news);

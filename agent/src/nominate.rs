@@ -27,6 +27,21 @@ const TOLD_AT_ONCE: usize = 10;
 /// Pods that were nominated, with their UIDs, by Node.
 pub(crate) type NominatedPods = BTreeMap<String, Vec<(ObjectKey, String)>>;
 
+/// Nominates a Node for pods, and notes it or the error.
+pub(crate) async fn nominate<K: Kube>(
+    kube: &K,
+    (node, pods): (String, Vec<(ObjectKey, String)>),
+    nominated: &mut NominatedPods,
+    unwritten: &mut Vec<KubeError>,
+) {
+    match kube.nominate(&pods, &node).await {
+        Ok(()) => {
+            nominated.insert(node, pods);
+        }
+        Err(error) => unwritten.push(error),
+    }
+}
+
 /// The Events of nominated pods, in the peer's words, given the claims of Nodes that opened. Source: kubernetes-sigs/karpenter
 /// `pkg/controllers/provisioning/scheduling/events.go`.
 pub(crate) fn notes_of_nominations(

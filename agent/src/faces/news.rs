@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_snapshot::Note;
-use tenon_snapshot::object::ObjectKey;
+use tenon_snapshot::object::{Kind, ObjectKey};
+use tenon_snapshot::{Kube, Note};
 
 /// News for so long: the API server keeps an Event for an hour, and functions tell what lasts again after an hour.
 pub const NEWS_FOR: SignedDuration = SignedDuration::from_hours(1);
@@ -28,6 +28,20 @@ pub struct News {
 /// The decisions that this agent sent Events about, by identity and object.
 #[derive(Debug, Default)]
 pub struct SentNews(BTreeMap<(String, ObjectKey), Timestamp>);
+
+/// Gives Events about pods the UID of their pod: `kubectl describe` finds them by it.
+pub(crate) async fn with_pods_uids<K: Kube>(kube: &K, mut news: Vec<News>) -> Vec<News> {
+    let is_nameless = |news: &News| news.note.about.kind == Kind::Pod && news.note.uid.is_empty();
+    if news.iter().any(is_nameless)
+        && let Ok(pods) = kube.pods().await
+    {
+        let uids: BTreeMap<&ObjectKey, &String> = pods.iter().map(|pod| (&pod.key, &pod.uid)).collect();
+        for one in news.iter_mut().filter(|news| is_nameless(news)) {
+            one.note.uid = uids.get(&one.note.about).copied().cloned().unwrap_or_default();
+        }
+    }
+    news
+}
 
 impl SentNews {
     /// The news that this agent hasn't sent yet. Forgets Events of more than an hour ago.

@@ -1,5 +1,6 @@
 //! Claims as a user sees them, and objects that stay unchanged.
 
+use super::news::with_pods_uids;
 use super::*;
 use tenon_domain::SignedDuration;
 use tenon_domain::catalog::CapacityType;
@@ -756,4 +757,22 @@ fn every_reason_that_a_class_can_have_is_one_that_the_api_server_takes() {
             assert!(is_reason(condition.reason_text()), "{condition:?}");
         }
     }
+}
+
+#[test]
+fn news_of_a_pod_has_its_uid_by_which_kubectl_describe_finds_it() {
+    let kube = SimulatedCluster::new(SimulationConfig::default(), at(0));
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"containers": [{"name": "a"}]}});
+    let pod = kube.apply(pod).unwrap();
+    let note = Note {
+        about: ObjectKey::new(Kind::Pod, "default", "web"),
+        uid: String::new(),
+        kind: NoteKind::Warning,
+        reason: "FailedScheduling".to_owned(),
+        message: "why".to_owned(),
+    };
+    let news = vec![News { of: "why".to_owned(), at: at(1), note }];
+    let named = block_on(with_pods_uids(&kube, news));
+    assert_eq!(named.first().map(|news| news.note.uid.as_str()), Some(object::uid(&pod)));
 }
