@@ -73,7 +73,7 @@ pub struct Agent<K, T, B> {
     counting: CountingLaunches,
     own_pod: Option<ObjectKey>,
     pods_left: FreedNodes,
-    pod_events: PodEvents,
+    pod_times: PodEvents,
     drained: BTreeSet<String>,
     evictions: Vec<PodEviction>,
     decided: Decided,
@@ -174,7 +174,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             counting: CountingLaunches::default(),
             own_pod: None,
             pods_left: FreedNodes::default(),
-            pod_events: PodEvents::default(),
+            pod_times: PodEvents::default(),
             drained: BTreeSet::new(),
             evictions: Vec::new(),
             decided: Decided::default(),
@@ -212,7 +212,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         objects.kubernetes_version.clone_from(&self.kubernetes_version);
         let deletions = self.undrained(&objects);
         let freed = self.pods_left.observe(&objects, now);
-        self.pod_events.observe(&objects, now);
+        self.pod_times.observe(&objects, now);
         let encoded = self.encoder.encode(&objects, known.manifest.as_ref(), now);
         let restored = known.generations.judge(known.manifest.as_ref()) == Memory::Restored;
         // Functions don't trust a time that hasn't come. It is of a clock that has been set since.
@@ -439,8 +439,8 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
     async fn show(&mut self, actions: &[NodeAction], now: Timestamp) -> Result<Vec<KubeError>, AgentError> {
         let mut unwritten = Vec::new();
         for _ in 0..ROUNDS_OF_SHOWING {
-            let pod_events = self.pod_events.latest().clone();
-            let shown = ShownObjects { pod_events, ..observe_shown(&*self.kube).await? };
+            let pod_times = self.pod_times.latest().clone();
+            let shown = ShownObjects { pod_times, ..observe_shown(&*self.kube).await? };
             let faces = plan_faces(&self.decided, &shown, actions, now);
             for op in &faces.ops {
                 if let Err(error) = execute_face(&*self.kube, op).await {

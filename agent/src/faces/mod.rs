@@ -53,7 +53,7 @@ pub struct ShownObjects {
     /// Nodes.
     pub nodes: Vec<Object>,
     /// When a pod last came to each Node or left it, as far as that is known.
-    pub pod_events: BTreeMap<String, Timestamp>,
+    pub pod_times: BTreeMap<String, Timestamp>,
 }
 
 /// One operation.
@@ -103,7 +103,7 @@ pub async fn observe_shown<K: Kube>(kube: &K) -> Result<ShownObjects, KubeError>
         classes: list(kube, Kind::Ec2NodeClass).await?,
         claims: list(kube, Kind::NodeClaim).await?,
         nodes: list(kube, Kind::Node).await?,
-        pod_events: BTreeMap::new(),
+        pod_times: BTreeMap::new(),
     })
 }
 
@@ -157,7 +157,7 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
             object::time(node, "/metadata/creationTimestamp").is_none_or(|born| *at >= born)
         };
         let pod_event = node
-            .and_then(|node| shown.pod_events.get(object::name(node)).copied().filter(|at| is_of(node, at)));
+            .and_then(|node| shown.pod_times.get(object::name(node)).copied().filter(|at| is_of(node, at)));
         NodeOfClaim { object: node, pod_event }
     };
     for claim in decided.claims.values() {

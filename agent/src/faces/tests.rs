@@ -366,8 +366,8 @@ fn the_last_pod_that_came_or_left_is_shown_and_not_each_of_a_burst() {
     decided.claims = claims.iter().map(|claim| (claim.name.to_string(), claim.clone())).collect();
     world.show_all(&decided);
     let shows = |second: Option<i64>| {
-        let pod_events = second.map(|second| ("n".to_owned(), at(second))).into_iter().collect();
-        let shown = ShownObjects { pod_events, ..block_on(observe_shown(&world.kube)).unwrap() };
+        let pod_times = second.map(|second| ("n".to_owned(), at(second))).into_iter().collect();
+        let shown = ShownObjects { pod_times, ..block_on(observe_shown(&world.kube)).unwrap() };
         for op in &plan_faces(&decided, &shown, &[action()], at(100)).ops {
             block_on(execute_face(&world.kube, op)).unwrap();
         }
