@@ -15,9 +15,8 @@ use crate::invariants::Invariant;
 
 /// The time that a pod has to start elsewhere, and a second for the eviction itself.
 const TO_START: SignedDuration = SignedDuration::from_secs(21);
-/// The agent knows of an instance after this time: a ring may be lost, a look may fail, and one with slow calls evicts
-/// seconds after it read the table.
-const KNOWN_WITHIN: SignedDuration = SignedDuration::from_secs(15);
+/// The agent knows of an instance after this time: a ring may be lost, and a look may fail.
+const KNOWN_WITHIN: SignedDuration = SignedDuration::from_secs(7);
 
 /// A pod of an interrupted node isn't evicted while the instance of its replacement starts.
 ///
