@@ -297,10 +297,13 @@ impl PortWorld {
 
     async fn statuses(&mut self) -> Told {
         let name = self.name("port");
-        self.apply(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
+        let pool = self
+            .apply(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
             "spec": {"template": {"spec": {"requirements": [],
                 "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "a"}}}}}))
             .await;
+        let hash = json!({"metadata": {"annotations": {"karpenter.sh/nodepool-hash": "1"}}});
+        self.kube.patch(&pool, &hash, &Precondition::None).await.map_err(told("patch pool"))?;
         let status = json!({"nodes": 1, "resources": {"cpu": "2", "nodes": "1"},
             "conditions": [condition("NodeClassReady"), condition("Ready"), condition("tenon.dev/Unsupported")]});
         self.show(Kind::NodePool, &name, &status).await?;
