@@ -84,7 +84,7 @@ fn the_first_launch_of_a_burst_goes_out_while_the_rest_is_committed() {
         assert!(last <= last_within, "the last launch of {pods} pods went out after {last} ms");
     };
     check(1200, 1500, 2000);
-    check(5000, 1500, 4500);
+    check(5000, 1500, 5400);
 }
 
 #[test]
