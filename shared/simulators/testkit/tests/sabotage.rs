@@ -29,7 +29,7 @@ breaks! {
     states_go_back: StatesGoBack, StatesGoForward, Quick, 100, 0;
     empty_launches: EmptyLaunches, PodsRun, Quick, 3, 0;
     counts_forgotten: CountsForgotten, PodsCountedOnce, Quick, 60, 0;
-    launches_lost: LaunchesLost, SettledStays, Quick, 30, 0;
+    launches_lost: LaunchesLost, SettledStays, Quick, 30, 1;
     newest_flaps: NewestFlaps, SettledStays, Slow, 40, 0;
     roles_mixed_up: RolesMixedUp, AskedByOwnRole, Quick, 100, 0;
     pending_looks_available: PendingLooksAvailable, ImagesAvailable, Slow, 60, 0;
@@ -43,29 +43,29 @@ breaks! {
     memory_doubled: MemoryDoubled, LearnedWithinStated, Quick, 60, 0;
     images_mixed_up: ImagesMixedUp, LearnedIsReported, Quick, 60, 0;
     claims_overfilled: ClaimsOverfilled, PlannedMemoryIsThere, Quick, 60, 0;
-    shifts_unseen: ShiftsUnseen, ShiftedZonesLeftAlone, Slow, 100, 0;
+    shifts_unseen: ShiftsUnseen, ShiftedZonesLeftAlone, Slow, 100, 1;
     deletions_untainted: DeletionsUntainted, DeletedAreTainted, Quick, 100, 0;
-    strangers_owned: StrangersOwned, ImagesSelected, Quick, 60, 0;
+    strangers_owned: StrangersOwned, ImagesSelected, Quick, 60, 1;
     refusals_untold: RefusalsUntold, NothingSilent, Quick, 60, 0;
     ready_anyway: ReadyAnyway, ConditionsAgree, Quick, 60, 0;
-    lost_profiles_remembered: LostProfilesRemembered, ReadyAgain, Quick, 60, 0;
+    lost_profiles_remembered: LostProfilesRemembered, ReadyAgain, Quick, 60, 1;
     denials_last: DenialsLast, ReadyAgain, Fair, 60, 10;
-    failures_forgotten: FailuresForgotten, FailedPassedOver, Fair, 160, 0;
+    failures_forgotten: FailuresForgotten, FailedPassedOver, Fair, 160, 24;
     policy_ignored: PolicyIgnored, ImagesAccepted, Slow, 100, 0;
     retags_unseen: RetagsUnseen, NewestTaken, Quick, 30, 0;
     emptied_forgotten: EmptiedForgotten, EmptyNodesGo, Slow, 60, 2;
     dear_types: DearTypes, ConsolidationSaves, Quick, 60, 1;
-    undone_forgotten: UndoneForgotten, DisruptingIsHeld, Quick, 60, 0;
-    evicted_at_once: EvictedAtOnce, ReplacementFirst, Slow, 100, 0;
+    undone_forgotten: UndoneForgotten, DisruptingIsHeld, Quick, 60, 23;
+    evicted_at_once: EvictedAtOnce, ReplacementFirst, Slow, 100, 29;
     volumes_unseen: VolumesUnseen, VolumesDetached, Slow, 60, 0;
     deregistration_unseen: DeregistrationUnseen, DeregistrationWaited, Slow, 60, 0;
     sickness_unseen: SicknessUnseen, SickNodesGo, Fair, 200, 0;
     classes_unheld: ClassesUnheld, ClassesOutlastClaims, Slow, 60, 8;
     impairment_unseen: ImpairmentUnseen, ImpairedNodesGo, Fair, 200, 0;
     bounds_unseen: BoundsUnseen, ClusterBoundsHold, Quick, 60, 7;
-    permissions_unseen: PermissionsUnseen, ClusterBoundsHold, Quick, 60, 0;
+    permissions_unseen: PermissionsUnseen, ClusterBoundsHold, Quick, 60, 7;
     nodes_stay_closed: NodesStayClosed, OpenedInTime, Quick, 60, 0;
-    strangers_adopted: StrangersAdopted, RestoreKillsNothing, Restored, 200, 0;
+    strangers_adopted: StrangersAdopted, RestoreKillsNothing, Restored, 200, 1;
 }
 
 /// The break that a history of its own shows, with its arrivals of pods.
