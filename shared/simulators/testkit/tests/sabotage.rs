@@ -59,7 +59,7 @@ breaks! {
     evicted_at_once: EvictedAtOnce, ReplacementFirst, Slow, 100, 29;
     volumes_unseen: VolumesUnseen, VolumesDetached, Slow, 60, 0;
     deregistration_unseen: DeregistrationUnseen, DeregistrationWaited, Slow, 60, 0;
-    sickness_unseen: SicknessUnseen, SickNodesGo, Fair, 200, 0;
+    sickness_unseen: SicknessUnseen, SickNodesGo, Fair, 200, 28;
     classes_unheld: ClassesUnheld, ClassesOutlastClaims, Slow, 60, 8;
     impairment_unseen: ImpairmentUnseen, ImpairedNodesGo, Fair, 200, 0;
     bounds_unseen: BoundsUnseen, ClusterBoundsHold, Quick, 60, 7;
