@@ -406,20 +406,24 @@ fn what_ec2_announced_of_a_node_that_stays_is_told_of_it_and_its_claim() {
     assert_eq!(told(recommended, None, draining()), [""; 0]);
 }
 
+fn finding(kind: SubjectKind, name: &str, reason: &str) -> ToldFinding {
+    ToldFinding {
+        identity: reason.to_owned(),
+        kind,
+        names: [name.to_owned()].into(),
+        decision: Decision::Refused,
+        reason: reason.to_owned(),
+        message: "why".to_owned(),
+        shown: Shown::Event,
+        since: at(90),
+        told_at: at(90),
+    }
+}
+
 #[test]
 fn an_event_of_a_finding_has_the_reason_that_karpenter_gives_it() {
     let check = |function, kind, reason: &str, expected: (NoteKind, &str, &str)| {
-        let finding = ToldFinding {
-            identity: reason.to_owned(),
-            kind,
-            names: ["a".to_owned()].into(),
-            decision: Decision::Refused,
-            reason: reason.to_owned(),
-            message: "why".to_owned(),
-            shown: Shown::Event,
-            since: at(90),
-            told_at: at(90),
-        };
+        let finding = finding(kind, "a", reason);
         let mut decided = Decided::default();
         decided.told.push(ToldFindings { function, findings: vec![finding] });
         let found = plan_faces(&decided, &ShownObjects::default(), &[], at(100)).news;
@@ -445,17 +449,7 @@ fn an_event_of_a_finding_has_the_reason_that_karpenter_gives_it() {
 fn what_keeps_a_claim_is_told_of_its_node_too_and_a_blocked_repair_of_its_pool() {
     let told = |function, reason: &str, state| {
         let one = claim(state);
-        let finding = ToldFinding {
-            identity: reason.to_owned(),
-            kind: SubjectKind::Claim,
-            names: [one.name.to_string()].into(),
-            decision: Decision::Refused,
-            reason: reason.to_owned(),
-            message: "why".to_owned(),
-            shown: Shown::Event,
-            since: at(90),
-            told_at: at(90),
-        };
+        let finding = finding(SubjectKind::Claim, one.name.as_str(), reason);
         let mut decided = Decided::default();
         decided.claims.insert(one.name.to_string(), one);
         decided.told.push(ToldFindings { function, findings: vec![finding] });
