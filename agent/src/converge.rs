@@ -235,7 +235,7 @@ pub fn note_of_op(op: &Op, outcome: OperationOutcome) -> Option<Note> {
             uid,
             NoteKind::Warning,
             "FailedDraining",
-            "not evicting the pod now: a PodDisruptionBudget doesn't allow it",
+            "not evicting the pod now: a PodDisruptionBudget doesn't allow it: make its other pods Ready, or add replicas",
         ),
         (Op::Pod(PodOp::Delete { pod, uid, .. }), OperationOutcome::Done) => {
             let message = "deleted the pod despite its PodDisruptionBudgets: the drain's deadline is near";
@@ -253,8 +253,10 @@ pub fn note_of_owner(op: &Op, outcome: OperationOutcome, view: &View) -> Option<
         (Op::Pod(PodOp::Evict { pod, uid }), OperationOutcome::Eviction(EvictionAnswer::Refused)) => {
             let (node, _) = view.pods.iter().find(|(_, pods)| pods.iter().any(|one| one.uid == *uid))?;
             let (namespace, name) = (&pod.namespace, &pod.name);
-            let message =
-                format!("not evicting pod `{namespace}/{name}` now: a PodDisruptionBudget doesn't allow it");
+            let message = format!(
+                "not evicting pod `{namespace}/{name}` now: a PodDisruptionBudget doesn't allow it: make its other pods \
+                 Ready, or add replicas"
+            );
             Some(note_of_node(view, node, (NoteKind::Warning, "FailedDraining"), message))
         }
         (Op::Patch { node, patch, .. }, OperationOutcome::Done) => {

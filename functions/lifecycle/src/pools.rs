@@ -10,7 +10,8 @@ use tenon_domain::Timestamp;
 use tenon_domain::api::NodePool;
 use tenon_domain::claim::{Claim, LaunchOutcome};
 use tenon_domain::class_status::{ConditionStatus, ConditionType};
-use tenon_domain::id::NodePoolName;
+use tenon_domain::evidence::{NOT_RESOLVED, Waiting};
+use tenon_domain::id::{NodeClassName, NodePoolName};
 use tenon_domain::labels::PAUSE_DISRUPTION;
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
@@ -149,15 +150,22 @@ fn dated(
 
 fn class_ready(pool: &NodePool, input: &LifecycleInput) -> FoundCondition {
     let name = &pool.template.node_class.name;
-    let deleted = input.snapshot.as_deref().is_ok_and(|snapshot| {
-        snapshot.node_classes.iter().any(|class| class.name == *name && class.meta.deleted_at.is_some())
-    });
-    if deleted {
+    let seen = input
+        .snapshot
+        .as_deref()
+        .ok()
+        .and_then(|snapshot| snapshot.node_classes.iter().find(|class| class.name == *name));
+    if seen.is_some_and(|class| class.meta.deleted_at.is_some()) {
         let message = format!("EC2NodeClass `{name}` is being deleted: create it again, or name another");
         return FoundCondition::not(ConditionStatus::False, "NodeClassTerminating", message);
     }
     let Some(class) = input.classes.get(name) else {
-        let message = format!("EC2NodeClass `{name}` isn't resolved yet");
+        let message = match seen {
+            None => format!(
+                "EC2NodeClass `{name}` doesn't exist or is invalid: create or correct it, or correct `nodeClassRef`"
+            ),
+            Some(_) => not_resolved(name),
+        };
         return FoundCondition::not(ConditionStatus::False, "NodeClassNotFound", message);
     };
     let ready = class.conditions.iter().find(|condition| condition.condition == ConditionType::Ready);
@@ -169,11 +177,14 @@ fn class_ready(pool: &NodePool, input: &LifecycleInput) -> FoundCondition {
             FoundCondition::not(ready.status, ready.reason_text(), ready.message.clone())
         }
         unknown => {
-            let unresolved = || format!("EC2NodeClass `{name}` has no conditions yet");
-            let message = unknown.map_or_else(unresolved, |ready| ready.message.clone());
+            let message = unknown.map_or_else(|| not_resolved(name), |ready| ready.message.clone());
             FoundCondition::not(ConditionStatus::Unknown, "NodeClassReadinessUnknown", message)
         }
     }
+}
+
+fn not_resolved(name: &NodeClassName) -> String {
+    Waiting::NodeClassNotReady { class: name.to_string(), reason: NOT_RESOLVED.to_owned() }.to_string()
 }
 
 /// The health of the pool's latest launches with a known outcome.

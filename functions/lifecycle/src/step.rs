@@ -272,6 +272,9 @@ fn registered(
                     return ClaimNext::At(again.min(told_at));
                 }
                 let (reason, sentence) = ("NotInitialized", "{} isn't initialised yet");
+                let why = format!(
+                    "{why}: see `kubectl describe node {name}`; if that lasts, it drains at {timeout}"
+                );
                 let finding = Box::new(Finding::refused(subject(claim), reason, sentence, why));
                 ClaimNext::Tell { finding, again: Some(again) }
             }

@@ -152,6 +152,8 @@ impl<T> std::ops::Deref for Ready<T> {
 
 /// The reason of a class that `node-classes` hasn't resolved yet.
 pub const NOT_RESOLVED: &str = "AwaitingReconciliation";
+/// The reason of a class that is being deleted.
+pub const CLASS_DELETED: &str = "NodeClassTerminating";
 
 /// Why a decision waits. Not an error: it ends in the report, the journal and a condition. Conditions, reports and
 /// metrics have its name.
@@ -246,7 +248,11 @@ impl Waiting {
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CatalogNotHydrated { part } => write!(f, "catalogue part `{part}` isn't loaded yet"),
+            Self::CatalogNotHydrated { part } => write!(
+                f,
+                "catalogue part `{part}` isn't loaded yet: function `catalog` loads it within 10 minutes, or `tenon get \
+                 catalog` says why not"
+            ),
             Self::CatalogStale { part, age } => {
                 write!(
                     f,
@@ -254,7 +260,9 @@ impl fmt::Display for Waiting {
                     age.as_secs()
                 )
             }
-            Self::SnapshotMissing => f.write_str("the cluster's agent hasn't reported yet"),
+            Self::SnapshotMissing => {
+                f.write_str("the cluster's agent hasn't reported yet: install it, or check its pods")
+            }
             Self::SnapshotStale { age } => {
                 write!(f, "the cluster's agent last reported {} s ago: check its pods", age.as_secs())
             }
@@ -269,10 +277,18 @@ impl fmt::Display for Waiting {
                  such as finished pods"
             ),
             Self::NodeClassNotReady { class, reason } if reason == NOT_RESOLVED => {
-                write!(f, "EC2NodeClass `{class}` isn't resolved yet")
+                write!(
+                    f,
+                    "EC2NodeClass `{class}` isn't resolved yet: function `node-classes` resolves it within 5 minutes, or its \
+                     log says why not"
+                )
             }
+            Self::NodeClassNotReady { class, reason } if reason == CLASS_DELETED => write!(
+                f,
+                "EC2NodeClass `{class}` isn't ready: it is being deleted: create it again, or let the NodePool name another"
+            ),
             Self::NodeClassNotReady { class, reason } => {
-                write!(f, "EC2NodeClass `{class}` isn't ready: {reason}")
+                write!(f, "EC2NodeClass `{class}` isn't ready: {reason}: its conditions say what to do")
             }
             Self::LaunchRefused { pool, code, message, until } => {
                 write!(f, "EC2 refuses launches of NodePool `{pool}` ({code}")?;

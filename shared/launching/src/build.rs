@@ -126,10 +126,13 @@ impl BuiltLaunch {
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The claim's class isn't ready for launches.
-    #[error("EC2NodeClass `{0}` isn't ready")]
+    #[error("EC2NodeClass `{0}` isn't ready: its conditions say what to do")]
     Class(NodeClassName),
     /// No offering with an image and a subnet is left.
-    #[error("no offering has both an image and a subnet")]
+    #[error(
+        "no offering has both an image and a subnet: let the EC2NodeClass select images of other architectures, or subnets in \
+         other zones"
+    )]
     NoOverride,
     /// Another launch of the plan probes the mark first.
     #[error("another launch already asks EC2 for this capacity")]

@@ -49,15 +49,19 @@ fn a_pool_counts_the_claims_that_are_its_nodes_and_what_they_hold() {
     assert_eq!(cpu(vec![claim(0, gone)], vec![]), (0, 0));
 }
 
-#[test]
-fn the_class_of_a_pool_may_be_deleted() {
-    let class = serde_json::json!({"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
-        "metadata": {"name": "default", "deletionTimestamp": "2026-11-01T00:00:00Z"},
+/// A cluster with the pool's class, which has this metadata beside its name.
+fn with_class(mut metadata: serde_json::Value) -> LifecycleInput {
+    metadata["name"] = "default".into();
+    let class = serde_json::json!({"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": metadata,
         "spec": {"role": "node", "amiSelectorTerms": [{"alias": "al2023@latest"}],
             "subnetSelectorTerms": [{"id": "subnet-1"}], "securityGroupSelectorTerms": [{"id": "sg-1"}]}});
     let class = tenon_domain::manifest::node_class_from_value(&class).unwrap();
-    let seen =
-        with_snapshot(input(minutes(30), vec![], vec![]), |snapshot| snapshot.node_classes.push(class));
+    with_snapshot(input(minutes(30), vec![], vec![]), |snapshot| snapshot.node_classes.push(class))
+}
+
+#[test]
+fn the_class_of_a_pool_may_be_deleted() {
+    let seen = with_class(serde_json::json!({"deletionTimestamp": "2026-11-01T00:00:00Z"}));
     let message = "EC2NodeClass `default` is being deleted: create it again, or name another".to_owned();
     let expected = Some((ConditionStatus::False, "NodeClassTerminating".to_owned(), message));
     assert_eq!(condition(&seen, PoolConditionType::NodeClassReady), expected);
@@ -134,7 +138,7 @@ fn a_pool_is_ready_when_its_class_is_and_says_why_where_it_is_not() {
     use ConditionStatus::{False, True, Unknown};
     use ConditionType::{AmisReady, Ready, SubnetsReady};
     let check = |class: Option<ClassStatus>, expected: (ConditionStatus, &str, &str), ready: (&str, &str)| {
-        let mut seen = input(minutes(30), vec![], vec![]);
+        let mut seen = with_class(serde_json::json!({}));
         seen.classes = class.into_iter().map(|class| (class.name.clone(), class)).collect();
         let found = |wanted| condition(&seen, wanted).unwrap();
         let told =
@@ -157,10 +161,13 @@ fn a_pool_is_ready_when_its_class_is_and_says_why_where_it_is_not() {
         (Unknown, "NodeClassReadinessUnknown", "SubnetsReady"),
         not,
     );
-    check(
-        Some(class(&[])),
-        (Unknown, "NodeClassReadinessUnknown", "EC2NodeClass `default` has no conditions yet"),
-        not,
-    );
-    check(None, (False, "NodeClassNotFound", "EC2NodeClass `default` isn't resolved yet"), not);
+    let unresolved = "EC2NodeClass `default` isn't resolved yet: function `node-classes` resolves it within 5 minutes, or \
+                      its log says why not";
+    check(Some(class(&[])), (Unknown, "NodeClassReadinessUnknown", unresolved), not);
+    check(None, (False, "NodeClassNotFound", unresolved), not);
+    let nowhere = condition(&input(minutes(30), vec![], vec![]), PoolConditionType::NodeClassReady);
+    let message =
+        "EC2NodeClass `default` doesn't exist or is invalid: create or correct it, or correct `nodeClassRef`"
+            .to_owned();
+    assert_eq!(nowhere, Some((False, "NodeClassNotFound".to_owned(), message)));
 }

@@ -343,6 +343,37 @@ fn paused(f: &mut fmt::Formatter<'_>, pool: &NodePoolName, by: DisruptionPause) 
     }
 }
 
+fn kept_by(
+    f: &mut fmt::Formatter<'_>,
+    pod: Option<&NamespacedName>,
+    until: Option<Timestamp>,
+) -> fmt::Result {
+    match pod {
+        Some(pod) => write!(f, "pod `{pod}` has `karpenter.sh/do-not-disrupt`")?,
+        None => f.write_str("the node has `karpenter.sh/do-not-disrupt`")?,
+    }
+    match until {
+        Some(until) => write!(f, " until `{until}`"),
+        None => f.write_str(": remove the annotation to allow it"),
+    }
+}
+
+fn blocked_by(f: &mut fmt::Formatter<'_>, pod: &NamespacedName, pdbs: &[String]) -> fmt::Result {
+    match pdbs {
+        [] | [_] => write!(
+            f,
+            "PodDisruptionBudget `{}` doesn't allow evicting pod `{pod}`: make its other pods Ready, add replicas, or allow a \
+             disruption",
+            pdbs.concat()
+        ),
+        several => write!(
+            f,
+            "PodDisruptionBudgets `{}` select pod `{pod}`, and no pod of several is evicted: let one of them select it",
+            several.join("` and `")
+        ),
+    }
+}
+
 fn saves_too_little(
     f: &mut fmt::Formatter<'_>,
     pool: &NodePoolName,
@@ -359,9 +390,11 @@ fn saves_too_little(
 impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BudgetExhausted { pool, allowed: 0, going: _ } => {
-                write!(f, "the budgets of NodePool `{pool}` allow no disruption now")
-            }
+            Self::BudgetExhausted { pool, allowed: 0, going: _ } => write!(
+                f,
+                "the budgets of NodePool `{pool}` allow no disruption now: wait for the end of their schedules, or edit \
+                 `spec.disruption.budgets`"
+            ),
             Self::BudgetExhausted { pool, allowed, going } => {
                 let (nodes, are) =
                     (counted(*allowed, "node", "nodes"), if *going == 1 { "is" } else { "are" });
@@ -382,16 +415,8 @@ impl fmt::Display for RefusalReason {
                     "the cluster allows {nodes} of all NodePools at a time, by the parameter `DisruptionBudget` of its stack, and {going} {are} already being replaced or not ready"
                 )
             }
-            Self::DoNotDisrupt { pod, until } => {
-                match pod {
-                    Some(pod) => write!(f, "pod `{pod}` has `karpenter.sh/do-not-disrupt`")?,
-                    None => f.write_str("the node has `karpenter.sh/do-not-disrupt`")?,
-                }
-                until.map_or(Ok(()), |until| write!(f, " until `{until}`"))
-            }
-            Self::BlockedByPdb { pod, pdbs } => {
-                write!(f, "PodDisruptionBudget `{}` doesn't allow evicting pod `{pod}`", pdbs.join("`, `"))
-            }
+            Self::DoNotDisrupt { pod, until } => kept_by(f, pod.as_ref(), *until),
+            Self::BlockedByPdb { pod, pdbs } => blocked_by(f, pod, pdbs),
             Self::Unschedulable { pods } => {
                 write!(f, "no other node, existing or new, can take {} of its pods", pods.len())?;
                 pods.first().map_or(Ok(()), |pod| write!(f, ": {}", pod.message()))
@@ -401,7 +426,9 @@ impl fmt::Display for RefusalReason {
                 "its pods need {count} new nodes, more than one command launches: allow larger instance types in its NodePool, \
                  or delete the Node to drain it first"
             ),
-            Self::PoolNotFound { pool } => write!(f, "NodePool `{pool}` doesn't exist"),
+            Self::PoolNotFound { pool } => {
+                write!(f, "NodePool `{pool}` doesn't exist: create it again, or delete the NodeClaim")
+            }
             Self::Paused { pool, by } => paused(f, pool, *by),
             Self::MovedLately { pool, moved, rest } => write!(
                 f,
@@ -413,7 +440,8 @@ impl fmt::Display for RefusalReason {
                 saves_too_little(f, pool, *hundredths, *least)
             }
             Self::SpotToSpotDisabled => f.write_str(
-                "another spot node would be cheaper, and the cluster's gate `SpotToSpotConsolidation` is off",
+                "another spot node would be cheaper, and the cluster's gate `SpotToSpotConsolidation` is off: \
+                 `SpotToSpotConsolidation=Enabled` of its stack opens it",
             ),
             Self::TooFewSpotTypes { found } => write!(
                 f,

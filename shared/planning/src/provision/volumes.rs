@@ -147,18 +147,19 @@ impl<'a> Volumes<'a> {
             return unusable("its PersistentVolume is lost; restore it, or delete the claim");
         }
         if claim.meta.deleted_at.is_some() {
-            return unusable("it is being deleted");
+            return unusable("it is being deleted; create it again once it is gone");
         }
         match claim.volume.as_deref() {
             None => self.of_class(claim.storage_class.as_deref(), name),
             Some(volume) => match self.volumes.get(volume) {
-                None => unusable("its PersistentVolume doesn't exist"),
+                None => unusable("its PersistentVolume doesn't exist; restore it, or delete the claim"),
                 Some(volume) if volume.meta.deleted_at.is_some() => {
-                    unusable("its PersistentVolume is being deleted")
+                    unusable("its PersistentVolume is being deleted; delete the claim, and create it again")
                 }
-                Some(volume) if volume.driver.as_deref() == Some(AUTO_MODE_DRIVER) => {
-                    unusable("only nodes of EKS Auto Mode attach its PersistentVolume")
-                }
+                Some(volume) if volume.driver.as_deref() == Some(AUTO_MODE_DRIVER) => unusable(
+                    "only nodes of EKS Auto Mode attach its PersistentVolume; move the data to a volume of the EBS \
+                         CSI driver",
+                ),
                 Some(volume) => Ok(without_hosts(&volume.node_affinity)),
             },
         }
@@ -178,7 +179,8 @@ impl<'a> Volumes<'a> {
             Some(class) => match class.binding {
                 VolumeBinding::WaitForFirstConsumer => Ok(without_hosts(&class.allowed_topologies)),
                 VolumeBinding::Immediate => unusable(format!(
-                    "it isn't bound yet, and StorageClass `{name}` binds at once (`volumeBindingMode: Immediate`)"
+                    "it isn't bound yet, and StorageClass `{name}` binds at once (`volumeBindingMode: Immediate`); see the \
+                     claim's events"
                 )),
             },
         }

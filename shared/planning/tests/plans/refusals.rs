@@ -129,6 +129,10 @@ fn a_pool_that_waits_says_what_for() {
     unready.readiness = PoolReadiness::NotReady(waiting.clone());
     let report =
         check_reason(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![unready]), "NodeClassNotReady");
+    assert_eq!(
+        report.unschedulable[0].message(),
+        "EC2NodeClass `default` isn't ready: AMINotFound: its conditions say what to do"
+    );
     assert_eq!(report.waiting, [waiting]);
 }
 
@@ -319,5 +323,6 @@ fn what_disruption_waits_for_and_annotations_that_say_nothing_are_told() {
     let told = told(|to| report.tell(to));
     let annotation = "ignoring annotation `karpenter.sh/do-not-disrupt` of pod `shop/web`: its value `soon` is neither \
                       `true` nor a duration such as `30m`; correct it";
-    assert_eq!(told, [annotation, "planner waits: the cluster's agent hasn't reported yet"]);
+    let waits = "planner waits: the cluster's agent hasn't reported yet: install it, or check its pods";
+    assert_eq!(told, [annotation, waits]);
 }

@@ -325,7 +325,10 @@ fn a_static_class_waits_for_the_node_and_others_say_why_they_never_bind() {
     check(
         class("ebs", "kubernetes.io/no-provisioner", VolumeBinding::Immediate),
         &same,
-        Some("it isn't bound yet, and StorageClass `ebs` binds at once (`volumeBindingMode: Immediate`)"),
+        Some(
+            "it isn't bound yet, and StorageClass `ebs` binds at once (`volumeBindingMode: Immediate`); see the claim's \
+             events",
+        ),
     );
     check(
         ebs(later),
@@ -343,14 +346,20 @@ fn a_static_class_waits_for_the_node_and_others_say_why_they_never_bind() {
     check(
         ebs(later),
         &|claim| claim.volume = Some("pv-auto".to_owned()),
-        Some("only nodes of EKS Auto Mode attach its PersistentVolume"),
+        Some(
+            "only nodes of EKS Auto Mode attach its PersistentVolume; move the data to a volume of the EBS CSI driver",
+        ),
     );
     check(
         ebs(later),
         &|claim| claim.phase = "Lost".to_owned(),
         Some("its PersistentVolume is lost; restore it, or delete the claim"),
     );
-    check(ebs(later), &|claim| claim.meta.deleted_at = Some(at(0)), Some("it is being deleted"));
+    check(
+        ebs(later),
+        &|claim| claim.meta.deleted_at = Some(at(0)),
+        Some("it is being deleted; create it again once it is gone"),
+    );
 }
 
 #[test]

@@ -19,7 +19,7 @@ use tenon_domain::catalog::{
     CapacityType, Catalog, ClassNodes, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
 };
 use tenon_domain::class_status::ClassStatus;
-use tenon_domain::evidence::{CatalogPart, NOT_RESOLVED, Waiting, require};
+use tenon_domain::evidence::{CLASS_DELETED, CatalogPart, NOT_RESOLVED, Waiting, require};
 use tenon_domain::id::{ClusterName, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
 use tenon_domain::launch_verdict::{
@@ -156,7 +156,7 @@ impl<'a> ObservedCluster<'a> {
         };
         let Some(status) = self.view.classes.get(name) else { return not_ready(NOT_RESOLVED) };
         if class.meta.deleted_at.is_some() {
-            return not_ready("it is being deleted: create it again, or let the NodePool name another");
+            return not_ready(CLASS_DELETED);
         }
         if !status.is_of(&class.meta) {
             return not_ready(NOT_RESOLVED);

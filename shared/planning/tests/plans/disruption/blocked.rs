@@ -193,7 +193,8 @@ fn refusals_name_what_stands_in_the_way() {
     );
     assert_eq!(
         told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 0, going: 1 }),
-        "the budgets of NodePool `default` allow no disruption now"
+        "the budgets of NodePool `default` allow no disruption now: wait for the end of their schedules, or edit \
+         `spec.disruption.budgets`"
     );
     assert_eq!(
         told(RefusalReason::DoNotDisrupt { pod: Some(pod.clone()), until: Some(at(0)) }),
@@ -201,13 +202,22 @@ fn refusals_name_what_stands_in_the_way() {
     );
     assert_eq!(
         told(RefusalReason::DoNotDisrupt { pod: None, until: None }),
-        "the node has `karpenter.sh/do-not-disrupt`"
+        "the node has `karpenter.sh/do-not-disrupt`: remove the annotation to allow it"
+    );
+    assert_eq!(
+        told(RefusalReason::BlockedByPdb { pod: pod.clone(), pdbs: vec!["a".to_owned()] }),
+        "PodDisruptionBudget `a` doesn't allow evicting pod `shop/web`: make its other pods Ready, add replicas, or allow \
+         a disruption"
     );
     assert_eq!(
         told(RefusalReason::BlockedByPdb { pod, pdbs: vec!["a".to_owned(), "b".to_owned()] }),
-        "PodDisruptionBudget `a`, `b` doesn't allow evicting pod `shop/web`"
+        "PodDisruptionBudgets `a` and `b` select pod `shop/web`, and no pod of several is evicted: let one of them select \
+         it"
     );
-    assert_eq!(told(RefusalReason::PoolNotFound { pool: pool() }), "NodePool `default` doesn't exist");
+    assert_eq!(
+        told(RefusalReason::PoolNotFound { pool: pool() }),
+        "NodePool `default` doesn't exist: create it again, or delete the NodeClaim"
+    );
     let huge =
         cluster(vec![drifted(0, -30, pods("huge", 1, shape(&[("cpu", "64")])))], BudgetNodes::Percent(100));
     let unschedulable = plan(&huge).1.refusals.remove(0).reason.to_string();
