@@ -1,11 +1,7 @@
 //! A function's process from end to end: Lambda's runtime API and AWS's services are one server of this test's, and the
 //! function is this test's own binary once more, with a function's environment.
 
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "helpers of an integration test fail as tests do, and one of them has to"
-)]
+#![expect(clippy::expect_used, clippy::panic, reason = "helpers of an integration test fail as tests do")]
 
 use std::io::Read;
 use std::net::SocketAddr;

@@ -3,18 +3,18 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a benchmark may fail loudly")]
 
-#[expect(dead_code, reason = "a part of what the tests share")]
+#[expect(dead_code, reason = "only the tests use all of what they share")]
 #[path = "../tests/plans/support.rs"]
 mod support;
 
-#[expect(dead_code, reason = "a part of what the tests share")]
+#[expect(dead_code, reason = "only the tests use all of what they share")]
 #[path = "../tests/plans/drawn.rs"]
 mod drawn;
 
 #[path = "../tests/plans/catalogue.rs"]
 mod catalogue;
 
-#[expect(dead_code, reason = "a part of what the tests share")]
+#[expect(dead_code, reason = "only the tests use all of what they share")]
 #[path = "../tests/plans/sized_worlds.rs"]
 mod sized_worlds;
 

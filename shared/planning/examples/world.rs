@@ -8,13 +8,13 @@
 //! don't count. Memory is the most that the process had from the beginning of the plan, with its input.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a measurement may fail loudly")]
-#![expect(clippy::cast_precision_loss, reason = "figures for people")]
+#![expect(clippy::cast_precision_loss, reason = "printed figures need not be exact")]
 
-#[expect(dead_code, reason = "a part of what the tests share")]
+#[expect(dead_code, reason = "only the tests use all of what they share")]
 #[path = "../tests/plans/support.rs"]
 mod support;
 
-#[expect(dead_code, reason = "a part of what the tests share")]
+#[expect(dead_code, reason = "only the tests use all of what they share")]
 #[path = "../tests/plans/drawn.rs"]
 mod drawn;
 

@@ -46,7 +46,7 @@ fn solve(Programme { counts, needs, columns }: &Programme) -> Option<UsdPerHour>
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "checked to be within the range; a bound is rounded down"
+    reason = "the range is checked before the cast; a lower bound is rounded down"
 )]
 fn nanos(usd: f64) -> Option<UsdPerHour> {
     let nanos = (usd * 1e9).floor();

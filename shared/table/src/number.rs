@@ -169,7 +169,7 @@ impl Digits {
 /// The exponent's value; `Some(None)` if it has too many digits to matter, `None` if it isn't a number.
 #[expect(
     clippy::option_option,
-    reason = "the three cases are local to the parser: no exponent, absurd, a value"
+    reason = "no exponent, one that is too long and a value are three answers, which only the parser reads"
 )]
 fn parse_exponent(text: &str) -> Option<Option<i64>> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);

@@ -3,7 +3,7 @@
 //! Run by `tests/servers/helm -- tests/servers/control-plane -- cargo test --workspace --test chart -- --ignored`,
 //! after `infra/build host`.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "tests fail by them")]
+#![expect(clippy::expect_used, clippy::panic, reason = "helpers of an integration test fail as tests do")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -4,7 +4,7 @@
 //! --ignored --nocapture five_hundred`: with the default limits of kube-scheduler and kube-controller-manager. With
 //! `two_thousand` it is 2,000 pods.
 
-#![expect(clippy::expect_used, reason = "tests fail by them")]
+#![expect(clippy::expect_used, reason = "helpers of an integration test fail as tests do")]
 
 use std::collections::BTreeSet;
 use std::fmt;

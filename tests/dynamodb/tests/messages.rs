@@ -7,7 +7,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "helpers of an integration test"
+    reason = "helpers of an integration test fail as tests do"
 )]
 
 use std::cell::Cell;

@@ -118,10 +118,7 @@ pub(crate) fn worth(pool: &Pool<'_>, class: usize, need: &[i64]) -> Option<f64> 
     class.front.iter().filter_map(cost).min_by(f64::total_cmp)
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "prices only rank patterns here; sums that are shown are exact"
-)]
+#[expect(clippy::cast_precision_loss, reason = "it only ranks patterns: sums that are shown are integers")]
 fn as_float(price: u64) -> f64 {
     // A free type must not make every pattern equal.
     price.max(1) as f64

@@ -99,7 +99,10 @@ impl Repacking<'_, '_> {
     }
 
     /// The price of a draft for its pods' worth.
-    #[expect(clippy::cast_precision_loss, reason = "only the dearest is looked for")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "it only ranks drafts: rounding confuses none but nearly equal ones"
+    )]
     fn dearness(&self, index: usize) -> f64 {
         let Some(draft) = self.drafts.get(index) else { return 0.0 };
         let worth = |(index, count): &(usize, u32)| {

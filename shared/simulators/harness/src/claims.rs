@@ -2,7 +2,7 @@
 //!
 //! Decides nothing. Each test changes the values that matter to it.
 
-#![expect(clippy::unwrap_used, reason = "test data: the names are written here")]
+#![expect(clippy::unwrap_used, reason = "the ids are made in this file, and valid")]
 
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance};

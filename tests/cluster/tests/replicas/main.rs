@@ -4,7 +4,7 @@
 //! Run by `tests/servers/ministack -- tests/servers/control-plane -- cargo test --workspace --test replicas --
 //! --ignored`, after `infra/build host`.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "tests fail by them")]
+#![expect(clippy::expect_used, clippy::panic, reason = "helpers of an integration test fail as tests do")]
 
 mod account;
 mod relay;

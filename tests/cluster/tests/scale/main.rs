@@ -3,7 +3,7 @@
 //! Run by `tests/servers/dynamodb-local -- tests/servers/control-plane -- cargo test --workspace --test scale --
 //! --ignored --nocapture`, after `infra/build host`.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "tests fail by them")]
+#![expect(clippy::expect_used, clippy::panic, reason = "helpers of an integration test fail as tests do")]
 
 mod agent;
 mod objects;
