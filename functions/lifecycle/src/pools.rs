@@ -197,8 +197,11 @@ fn registration(pool: &NodePoolName, input: &LifecycleInput) -> FoundCondition {
     let failures = outcomes.iter().filter(|(_, _, outcome)| *outcome == LaunchOutcome::Failed).count();
     let condition = PoolConditionType::NodeRegistrationHealthy;
     if failures >= FAILURES {
-        let message =
-            format!("no Node joined in time for {failures} of the last {} launches", outcomes.len());
+        let message = format!(
+            "no Node joined in time for {failures} of the last {} launches: check an instance's boot (`aws ec2 \
+             get-console-output`) and its way to the API server",
+            outcomes.len()
+        );
         return FoundCondition::not(ConditionStatus::False, "RegistrationFailed", message);
     }
     if outcomes.iter().any(|(_, _, outcome)| *outcome == LaunchOutcome::Joined) {

@@ -129,7 +129,10 @@ fn none_available(
         );
     }
     if states.len() > 0 {
-        return format!("no image that matches `spec.amiSelectorTerms` is available: {}", named(states));
+        return format!(
+            "no image that matches `spec.amiSelectorTerms` is available: {}; the class takes an image once it is available",
+            named(states)
+        );
     }
     if previous.is_empty() {
         return "no image matches `spec.amiSelectorTerms`: correct the terms, or share the image".to_owned();
