@@ -8,10 +8,10 @@
 
 use tenon_domain::Timestamp;
 use tenon_domain::api::NodePool;
-use tenon_domain::claim::{Claim, LaunchOutcome};
+use tenon_domain::claim::{Claim, LaunchOutcome, NextLaunch};
 use tenon_domain::class_status::{ConditionStatus, ConditionType};
 use tenon_domain::evidence::{NOT_RESOLVED, Waiting};
-use tenon_domain::id::{NodeClassName, NodePoolName};
+use tenon_domain::id::NodeClassName;
 use tenon_domain::labels::PAUSE_DISRUPTION;
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
@@ -108,7 +108,7 @@ fn conditions(pool: &NodePool, before: Option<&PoolStatus>, input: &LifecycleInp
         ),
         (PoolConditionType::NodeClassReady, class),
         (PoolConditionType::Ready, ready),
-        (PoolConditionType::NodeRegistrationHealthy, registration(&pool.name, input)),
+        (PoolConditionType::NodeRegistrationHealthy, registration(pool, input)),
     ];
     found.extend(unsupported(pool).map(|unsupported| (PoolConditionType::Unsupported, unsupported)));
     found.extend(paused(pool).map(|paused| (PoolConditionType::DisruptionPaused, paused)));
@@ -187,29 +187,38 @@ fn not_resolved(name: &NodeClassName) -> String {
     Waiting::NodeClassNotReady { class: name.to_string(), reason: NOT_RESOLVED.to_owned() }.to_string()
 }
 
-/// The health of the pool's latest launches with a known outcome.
-fn registration(pool: &NodePoolName, input: &LifecycleInput) -> FoundCondition {
-    let of_pool = input.claims.values().filter(|claim| claim.pool == *pool);
-    let mut outcomes: Vec<(Timestamp, &Claim, LaunchOutcome)> =
-        of_pool.filter_map(|claim| Some((claim.created_at, claim, claim.outcome()?))).collect();
-    outcomes.sort_by(|a, b| (b.0, &b.1.name).cmp(&(a.0, &a.1.name)));
-    outcomes.truncate(OUTCOMES);
-    let failures = outcomes.iter().filter(|(_, _, outcome)| *outcome == LaunchOutcome::Failed).count();
+/// The health of the pool's latest launches with a known outcome: back to the first one of another form, because an edit
+/// may have mended what was wrong, or broken what was right. A Node that joined says so until the template or the class
+/// changes. A failure says so only of a launch that may come again.
+fn registration(pool: &NodePool, input: &LifecycleInput) -> FoundCondition {
+    let next = NextLaunch::of(pool, input.classes.get(&pool.template.node_class.name));
+    let of_pool = input.claims.values().filter(|claim| claim.pool == pool.name);
+    let mut outcomes: Vec<(&Claim, LaunchOutcome)> =
+        of_pool.filter_map(|claim| Some((claim, claim.outcome()?))).collect();
+    outcomes.sort_by(|(a, _), (b, _)| (b.created_at, &b.name).cmp(&(a.created_at, &a.name)));
+    let tells = |(claim, outcome): &&(&Claim, LaunchOutcome)| match outcome {
+        LaunchOutcome::Joined => next.has_form_of(claim),
+        LaunchOutcome::Failed => next.repeats_or_rejects(claim),
+    };
+    let latest: Vec<LaunchOutcome> =
+        outcomes.iter().take_while(tells).take(OUTCOMES).map(|(_, outcome)| *outcome).collect();
+    let failures = latest.iter().filter(|outcome| **outcome == LaunchOutcome::Failed).count();
     let condition = PoolConditionType::NodeRegistrationHealthy;
     if failures >= FAILURES {
         let message = format!(
             "no Node joined in time for {failures} of the last {} launches: check an instance's boot (`aws ec2 \
              get-console-output`) and its way to the API server",
-            outcomes.len()
+            latest.len()
         );
         return FoundCondition::not(ConditionStatus::False, "RegistrationFailed", message);
     }
-    if outcomes.iter().any(|(_, _, outcome)| *outcome == LaunchOutcome::Joined) {
+    if latest.contains(&LaunchOutcome::Joined) {
         return FoundCondition::holds(condition);
     }
-    FoundCondition::not(
-        ConditionStatus::Unknown,
-        "AwaitingLaunch",
-        "no Node of this NodePool has registered yet".to_owned(),
-    )
+    let message = if latest.len() == outcomes.len() {
+        "no Node of this NodePool has registered yet"
+    } else {
+        "no Node of this NodePool has registered since the NodePool or its EC2NodeClass changed"
+    };
+    FoundCondition::not(ConditionStatus::Unknown, "AwaitingLaunch", message.to_owned())
 }

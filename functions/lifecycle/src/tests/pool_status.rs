@@ -1,6 +1,13 @@
 //! A NodePool's status: its nodes, their resources, and its conditions.
 
-use tenon_domain::class_status::{ClassStatus, Condition, ConditionReason, ConditionType};
+use tenon_domain::api::node_class::ResolvedSecurityGroup;
+use tenon_domain::catalog::facts::Architecture;
+use tenon_domain::claim::NextLaunch;
+use tenon_domain::class_hash::PoolHash;
+use tenon_domain::class_status::{
+    ClassStatus, ClassSubnet, Condition, ConditionReason, ConditionType, ImageVariant, RejectedImage,
+    ResolvedImage,
+};
 use tenon_domain::reservation::ClassReservations;
 
 use super::*;
@@ -170,4 +177,92 @@ fn a_pool_is_ready_when_its_class_is_and_says_why_where_it_is_not() {
         "EC2NodeClass `default` doesn't exist or is invalid: create or correct it, or correct `nodeClassRef`"
             .to_owned();
     assert_eq!(nowhere, Some((False, "NodeClassNotFound".to_owned(), message)));
+}
+
+/// A pool, its class, and four claims of them of which no Node joined.
+fn failing() -> LifecycleInput {
+    let failed = |n| {
+        let reason = RemovalReason::RegistrationTimeout;
+        let state = ClaimState::Terminated { instance: Some(held(n)), node: None, reason, at: minutes(20) };
+        Claim {
+            pool_hash: Some(PoolHash::of(&pool().template)),
+            security_groups: Some(["sg-1".parse().unwrap()].into()),
+            ..claim(n, state)
+        }
+    };
+    let mut seen = input(minutes(30), (0..4).map(failed).collect(), vec![]);
+    let subnet = ClassSubnet {
+        id: held(0).subnet.unwrap(),
+        zone: "us-east-1a".parse().unwrap(),
+        zone_id: "use1-az1".parse().unwrap(),
+        free_addresses: 100,
+        shifted: None,
+    };
+    let image = ResolvedImage {
+        id: "ami-1".parse().unwrap(),
+        name: "linux".to_owned(),
+        architecture: Architecture::X86_64,
+        variant: ImageVariant::Standard,
+        boot_mode: None,
+        created_at: EPOCH,
+    };
+    let group = ResolvedSecurityGroup { id: "sg-1".parse().unwrap(), name: "nodes".to_owned() };
+    let class = ClassStatus {
+        subnets: vec![subnet],
+        images: vec![image],
+        security_groups: vec![group],
+        ..class(&[])
+    };
+    seen.classes.insert(class.name.clone(), class);
+    seen
+}
+
+fn edited(mut seen: LifecycleInput, change: impl FnOnce(&mut NodePool, &mut ClassStatus)) -> LifecycleInput {
+    let mut class = seen.classes.values().next().unwrap().clone();
+    seen = with_snapshot(seen, |snapshot| change(&mut snapshot.node_pools[0], &mut class));
+    seen.classes.insert(class.name.clone(), class);
+    seen
+}
+
+/// Whether launches fail by the condition, and whether the pool's next launch may repeat them, which makes it wait.
+fn health(seen: &LifecycleInput) -> (ConditionStatus, bool) {
+    let (status, ..) = condition(seen, PoolConditionType::NodeRegistrationHealthy).unwrap();
+    let pool = &seen.snapshot.as_ref().unwrap().node_pools[0];
+    let next = NextLaunch::of(pool, seen.classes.values().next());
+    (status, seen.claims.values().any(|claim| next.repeats(claim)))
+}
+
+#[test]
+fn an_edit_of_the_pool_or_its_class_begins_anew_with_the_health_of_launches() {
+    use ConditionStatus::{False, True, Unknown};
+    type Edit = fn(&mut NodePool, &mut ClassStatus);
+    let check = |edit: Edit, expected| assert_eq!(health(&edited(failing(), edit)), expected);
+    let (same, anew) = ((False, true), (Unknown, false));
+    check(|_, _| {}, same);
+    check(|pool, _| pool.weight = 10, same);
+    check(|pool, _| pool.template.taints.clear(), anew);
+    let arm = || Requirements::from_labels([("node.kubernetes.io/instance-type", "m7g.large")]);
+    let mut other = edited(failing(), |pool, _| pool.template.requirements = arm());
+    assert_eq!(health(&other), anew);
+    check(|_, class| class.security_groups[0].id = "sg-2".parse().unwrap(), anew);
+    check(|_, class| class.subnets[0].id = "subnet-2".parse().unwrap(), anew);
+    check(|_, class| class.images[0].id = "ami-2".parse().unwrap(), anew);
+    // The class passes over the image because of these very launches.
+    let rejected = |_: &mut NodePool, class: &mut ClassStatus| {
+        let ResolvedImage { id, name, .. } = class.images.remove(0);
+        class.rejected_images.push(RejectedImage { id, name, reasons: vec![] });
+    };
+    check(rejected, (False, false));
+    // The first Node of the new form says that it joins; a new image doesn't undo that.
+    let joins = |mut seen: LifecycleInput, pool_hash: PoolHash| {
+        let later = Claim { created_at: minutes(21), ..claim(9, initialized(9, minutes(22))) };
+        let later = Claim { pool_hash: Some(pool_hash), ..later };
+        seen.claims.insert(later.name.clone(), later);
+        edited(seen, |_, class| class.images[0].id = "ami-3".parse().unwrap())
+    };
+    let hash = |seen: &LifecycleInput| PoolHash::of(&seen.snapshot.as_ref().unwrap().node_pools[0].template);
+    other = edited(failing(), |pool, _| pool.template.taints.clear());
+    let now = hash(&other);
+    assert_eq!(health(&joins(other, now)).0, True);
+    assert_eq!(health(&joins(failing(), now)).0, Unknown);
 }

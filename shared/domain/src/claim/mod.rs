@@ -7,6 +7,7 @@
 mod announced;
 mod interrupted;
 pub mod joining;
+mod next_launch;
 mod phase;
 mod record;
 mod removal;
@@ -15,6 +16,7 @@ mod terms;
 pub use announced::{AnnouncementKind, InstanceAnnouncement, RebalanceOrder, forced_at};
 pub use interrupted::InterruptionOrder;
 pub use joining::LaunchOutcome;
+pub use next_launch::NextLaunch;
 pub use phase::{ClaimPhase, may_follow};
 pub use record::{
     BINDING_WINDOW, Claim, ClaimState, CommandRole, Consolidatable, Drift, DriftReason, ImpossibleTransition,

@@ -5,10 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tenon_domain::claim::Claim;
+use tenon_domain::claim::NextLaunch;
 use tenon_domain::claim::joining::{Joining, joining};
 use tenon_domain::class_allowance::forbidden;
-use tenon_domain::class_hash::PoolHash;
 use tenon_domain::class_status::{ConditionReason, image_for};
 
 use crate::view::ClusterView;
@@ -124,21 +123,11 @@ impl<'a> ObservedCluster<'a> {
         }
     }
 
-    /// Whether the pool's nodes join: those of its template, its class and its image as they are now. Another of them may
-    /// be what was wrong.
+    /// Whether the pool's nodes join. Launches of another form don't count: what was wrong may be mended.
     fn joining(&self, pool: &NodePool) -> Joining {
         let Some(class) = self.view.classes.get(&pool.template.node_class.name) else { return Joining::Fine };
-        let template = PoolHash::of(&pool.template);
-        let is_current = |claim: &&Claim| {
-            claim.pool == pool.name
-                && claim.pool_hash.is_none_or(|hash| hash == template)
-                && claim.class_hash.zip(class.hash).is_none_or(|(hash, now)| hash == now)
-                && claim
-                    .state
-                    .instance()
-                    .is_none_or(|of| class.images.iter().any(|image| image.id == of.image))
-        };
-        joining(self.view.claims.values().filter(is_current), self.view.now)
+        let next = NextLaunch::of(pool, Some(class));
+        joining(self.view.claims.values().filter(|claim| next.repeats(claim)), self.view.now)
     }
 
     fn class_ready(
