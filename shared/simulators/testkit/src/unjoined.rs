@@ -1,8 +1,8 @@
 //! Hours in which a NodePool's nodes don't join: a history of its own, for one invariant.
 //!
-//! Decides when instances stop joining, when pods arrive and when somebody mends it. Nodes of the image joined before, so
-//! the image isn't blamed. In every second seed calls are slow. Nothing else goes wrong: the stated times are of a world
-//! in which calls don't fail.
+//! Decides when instances stop joining, when pods arrive, and when somebody edits the NodePool and then mends what is
+//! wrong. Nodes of the image joined before, so the image isn't blamed. In every second seed calls are slow. Nothing else
+//! goes wrong: the stated times are of a world in which calls don't fail. No budget lets the edit replace nodes.
 //!
 //! The invariant knows claims from look to look, and judges the waits from the docs.
 
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 use tenon_domain::claim::{Claim, RemovalReason};
 use tenon_domain::id::{ClaimName, ClusterName, NodePoolName};
 use tenon_region::engine::SimulatedRegion;
@@ -54,6 +54,8 @@ const MINUTES: u64 = 60;
 #[derive(Debug, Default)]
 pub struct JoinsSeen {
     launches: BTreeMap<ClaimName, JudgedLaunch>,
+    /// When the NodePool was edited: only later launches count.
+    edited_at: Timestamp,
 }
 
 /// A claim that got an instance.
@@ -108,8 +110,9 @@ impl JoinsSeen {
 
     /// The rounds of the NodePool's claims that failed in a row, as they were known at a moment.
     fn failed_rounds(&self, pool: &NodePoolName, at: Timestamp) -> FailedRounds {
-        let mut launches: Vec<&JudgedLaunch> =
-            self.launches.values().filter(|one| one.pool == *pool && one.made_at <= at).collect();
+        let since = later(self.edited_at, PLANNED_WITHIN);
+        let counts = |one: &&JudgedLaunch| one.pool == *pool && one.made_at > since && one.made_at <= at;
+        let mut launches: Vec<&JudgedLaunch> = self.launches.values().filter(counts).collect();
         launches.sort_by_key(|one| one.made_at);
         let mut found = FailedRounds { count: 0, last: Timestamp::MIN };
         let (mut round_ends, mut round_failed) = (Timestamp::MIN, false);
@@ -214,7 +217,7 @@ fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
 }
 
 /// The status of the NodePool's condition `NodeRegistrationHealthy`.
-fn health(pool: &serde_json::Value) -> Option<&str> {
+fn health(pool: &Value) -> Option<&str> {
     let mut conditions = list(pool, "/status/conditions").iter();
     let healthy = conditions.find(|one| text(one, "/type") == Some("NodeRegistrationHealthy"))?;
     text(healthy, "/status")
@@ -243,6 +246,7 @@ pub fn unjoined(options: SimulationOptions) -> Result<(), Box<Violation>> {
             hours.look().map_err(|found| violation(step, hours.region.now(), found))?;
         }
     }
+    hours.edit().map_err(|found| violation(options.steps, hours.region.now(), found))?;
     hours.set_defect(None);
     hours.mend().map_err(|found| violation(options.steps, hours.region.now(), found))
 }
@@ -293,6 +297,27 @@ impl Hours {
         let _ = site.cluster().scale("web", |replicas| replicas.saturating_add(more));
     }
 
+    /// Somebody edits the NodePool's template: what was known of its launches says nothing now.
+    fn edit(&mut self) -> Found {
+        let pool = self.region.site(&self.cluster).and_then(|site| {
+            let mut pool = Value::clone(&*site.cluster().object(Kind::NodePool, "", "default")?);
+            set(&mut pool, &["spec", "template", "metadata", "labels"], json!({"edited": "yes"}));
+            site.cluster().apply(pool).ok()
+        });
+        self.seen.edited_at = self.region.now();
+        for _ in 0..TOLD_WITHIN.as_mins() {
+            self.look()?;
+        }
+        let pools = self.region.site(&self.cluster).map(|site| site.cluster().objects(Kind::NodePool));
+        let told = pools.iter().flatten().any(|pool| health(pool) == Some("False"));
+        if pool.is_none() || told {
+            let text =
+                "`NodeRegistrationHealthy` is False after an edit of the NodePool's template".to_owned();
+            return Err((Invariant::NodesNotJoining, text));
+        }
+        Ok(())
+    }
+
     /// Nodes join again: all pods run after the longest wait, and the condition says so.
     fn mend(&mut self) -> Found {
         let deadline = later(self.region.now(), OVER_WITHIN);
@@ -319,7 +344,7 @@ impl Hours {
 }
 
 fn world(seed: u64) -> Scenario {
-    let disruption = json!({"consolidateAfter": "Never", "budgets": [{"nodes": "1"}]});
+    let disruption = json!({"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]});
     let mut pool = plain_pool(&["on-demand"], &disruption);
     let requirements = json!([
         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
