@@ -435,6 +435,7 @@ fn an_event_of_a_finding_has_the_reason_that_karpenter_gives_it() {
     let blocked = |message| (Normal, "DisruptionBlocked", message);
     check(Disruption, SubjectKind::Claim, "BlockedByPdb", blocked("why (BlockedByPdb)"));
     check(Disruption, SubjectKind::Claim, "BudgetExhausted", blocked("why (BudgetExhausted)"));
+    check(Disruption, SubjectKind::Pool, "BudgetExhausted", blocked("why (BudgetExhausted)"));
     let dear = (Normal, "Unconsolidatable", "why (TooFewSpotTypes)");
     check(Disruption, SubjectKind::Claim, "TooFewSpotTypes", dear);
     let invalid = (Warning, "InvalidDoNotDisruptAnnotation", "why (InvalidAnnotation)");

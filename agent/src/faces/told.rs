@@ -130,6 +130,9 @@ fn peers(function: FunctionName, finding: &ToldFinding) -> Option<(NoteKind, &'s
             | "MinValuesUnmet" | "Unbalanced" => Some((NoteKind::Normal, "Unconsolidatable")),
             _ => Some((NoteKind::Normal, "DisruptionBlocked")),
         },
+        (FunctionName::Disruption, SubjectKind::Pool) if finding.reason == "BudgetExhausted" => {
+            Some((NoteKind::Normal, "DisruptionBlocked"))
+        }
         (FunctionName::Disruption, SubjectKind::Pod) => {
             Some((NoteKind::Warning, "InvalidDoNotDisruptAnnotation"))
         }

@@ -140,7 +140,7 @@ impl<'a> BudgetLedger<'a> {
         let Allowance { allowed, going } = allowance;
         let now = self.input.now;
         let again = pool.disruption.budgets.iter().filter_map(|budget| budget.next_change(now)).min();
-        let reason = RefusalReason::BudgetExhausted { pool: pool.name.clone(), allowed, going };
+        let reason = RefusalReason::BudgetExhausted { pool: pool.name.clone(), allowed, going, of: reason };
         Err(NotDisrupted { reason, again })
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
+use tenon_domain::budget::DisruptionReason;
 use tenon_domain::claim::{Consolidatable, Drift, DriftReason, RemovalReason};
 use tenon_domain::class_hash::{ClassHash, PoolHash};
 use tenon_domain::evidence::Waiting;
@@ -197,6 +198,9 @@ impl DisruptionReport {
                 reason.to_string(),
             ));
         }
+        let closed: BTreeSet<Finding> =
+            refusals.iter().filter_map(|refusal| closed_pool(&refusal.reason)).collect();
+        closed.into_iter().for_each(|finding| to.tell(finding));
         for (pool, error) in unread {
             let subject = Subject { kind: SubjectKind::Pool, name: pool.to_string() };
             let sentence = "consolidating no nodes of {}";
@@ -216,6 +220,18 @@ impl DisruptionReport {
             to.tell(Finding::refused(subject, "InvalidAnnotation", sentence, why).condition(value));
         }
     }
+}
+
+/// A NodePool whose budgets allow no disruption at all for a reason that a claim of it has. One whose budgets are only used
+/// up tells it of its claims.
+fn closed_pool(reason: &RefusalReason) -> Option<Finding> {
+    let RefusalReason::BudgetExhausted { pool, allowed: 0, going: _, of: Some(of) } = reason else {
+        return None;
+    };
+    let subject = Subject { kind: SubjectKind::Pool, name: pool.to_string() };
+    let why = format!("its budgets allow none now for the reason `{}`", of.as_str());
+    let finding = Finding::refused(subject, reason.into_str(), "disrupting no nodes of {}", why);
+    Some(finding.condition(of.as_str()))
 }
 
 /// A claim that drifted and isn't disrupted now.
@@ -260,6 +276,8 @@ pub enum RefusalReason {
         allowed: u32,
         /// The number of nodes that are leaving or not ready.
         going: u32,
+        /// The reason for which they do; none for what budgets can't name.
+        of: Option<DisruptionReason>,
     },
     /// An annotation of the node, or of a pod on it, blocks disruption.
     DoNotDisrupt {
@@ -390,12 +408,12 @@ fn saves_too_little(
 impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BudgetExhausted { pool, allowed: 0, going: _ } => write!(
+            Self::BudgetExhausted { pool, allowed: 0, going: _, of: _ } => write!(
                 f,
                 "the budgets of NodePool `{pool}` allow no disruption now: wait for the end of their schedules, or edit \
                  `spec.disruption.budgets`"
             ),
-            Self::BudgetExhausted { pool, allowed, going } => {
+            Self::BudgetExhausted { pool, allowed, going, of: _ } => {
                 let (nodes, are) =
                     (counted(*allowed, "node", "nodes"), if *going == 1 { "is" } else { "are" });
                 write!(

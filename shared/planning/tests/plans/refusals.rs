@@ -4,14 +4,15 @@ use crate::support::*;
 use tenon_domain::api::meta::ObjectMeta;
 use tenon_domain::api::pod::{PodShape, PodVolume};
 use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
+use tenon_domain::budget::DisruptionReason;
 use tenon_domain::catalog::{Availability, Unavailability};
 use tenon_domain::evidence::{CatalogPart, Waiting};
-use tenon_domain::id::{CommandId, NamespacedName, NodeClassName};
+use tenon_domain::id::{ClaimName, CommandId, NamespacedName, NodeClassName, NodePoolName};
 use tenon_domain::labels;
 use tenon_domain::report::{Finding, Report};
 use tenon_domain::requirement::Requirement;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
-use tenon_planning::disruption::{DisruptionReport, InvalidAnnotation};
+use tenon_planning::disruption::{DisruptionRefusal, DisruptionReport, InvalidAnnotation, RefusalReason};
 use tenon_planning::provision::{PoolInput, PoolReadiness, Purpose, Storage, plan};
 
 #[test]
@@ -325,4 +326,33 @@ fn what_disruption_waits_for_and_annotations_that_say_nothing_are_told() {
                       `true` nor a duration such as `30m`; correct it";
     let waits = "planner waits: the cluster's agent hasn't reported yet: install it, or check its pods";
     assert_eq!(told, [annotation, waits]);
+}
+
+#[test]
+fn a_pool_whose_budgets_allow_nothing_is_told_once_for_each_reason() {
+    use DisruptionReason::{Drifted, Empty};
+    let refusal = |claim: &str, allowed, of| DisruptionRefusal {
+        claim: ClaimName::parse(claim).unwrap(),
+        reason: RefusalReason::BudgetExhausted {
+            pool: NodePoolName::parse("default").unwrap(),
+            allowed,
+            going: 1,
+            of,
+        },
+    };
+    let of_pool = |refusals: Vec<DisruptionRefusal>| {
+        let report = DisruptionReport { refusals, ..DisruptionReport::default() };
+        let all = told(|to| report.tell(to));
+        all.into_iter().filter(|one| one.starts_with("disrupting no nodes")).collect::<Vec<_>>()
+    };
+    let expected = |reason: &str| {
+        format!(
+            "disrupting no nodes of NodePool `default`: its budgets allow none now for the reason `{reason}`"
+        )
+    };
+    let drifted = |claim: &str| refusal(claim, 0, Some(Drifted));
+    let all = vec![drifted("default-a"), refusal("default-b", 0, Some(Empty)), drifted("default-c")];
+    assert_eq!(of_pool(all), [expected("Drifted"), expected("Empty")]);
+    // One that is in use, and what budgets can't name.
+    assert_eq!(of_pool(vec![refusal("default-a", 1, Some(Drifted)), refusal("default-b", 0, None)]), [""; 0]);
 }

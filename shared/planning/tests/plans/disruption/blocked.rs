@@ -184,15 +184,15 @@ fn refusals_name_what_stands_in_the_way() {
     let pod = NamespacedName { namespace: "shop".to_owned(), name: "web".to_owned() };
     let told = |reason: RefusalReason| reason.to_string();
     assert_eq!(
-        told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 2, going: 3 }),
+        told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 2, going: 3, of: None }),
         "NodePool `default` allows 2 nodes at a time, and 3 are already being replaced or not ready"
     );
     assert_eq!(
-        told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 1, going: 1 }),
+        told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 1, going: 1, of: None }),
         "NodePool `default` allows 1 node at a time, and 1 is already being replaced or not ready"
     );
     assert_eq!(
-        told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 0, going: 1 }),
+        told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 0, going: 1, of: None }),
         "the budgets of NodePool `default` allow no disruption now: wait for the end of their schedules, or edit \
          `spec.disruption.budgets`"
     );

@@ -40,6 +40,7 @@ fn what_goes_already_or_is_not_ready_uses_up_the_budget() {
         pool: NodePoolName::parse("default").unwrap(),
         allowed: 3,
         going: 3,
+        of: Some(DisruptionReason::Drifted),
     };
     assert!(report.refusals.iter().any(|refusal| refusal.reason == exhausted), "{report:?}");
 }
