@@ -24,6 +24,7 @@ const TERMINATION_GRACE_PERIOD: &str = "terminationGracePeriod";
 const EXPIRE_AFTER: &str = "expireAfter";
 const CONSOLIDATABLE: &str = "Consolidatable";
 const VOLUMES_DETACHED: &str = "VolumesDetached";
+const CONSISTENT: &str = "ConsistentStateFound";
 
 /// How much later than the shown one a pod's coming or leaving is shown. Source: kubernetes-sigs/karpenter
 /// `pkg/controllers/nodeclaim/podevents/controller.go`.
@@ -168,10 +169,13 @@ fn shown_conditions(claim: &Claim, object: &Value, pool: Option<&Value>, now: Ti
     let otherwise = claim.state.since().unwrap_or(claim.created_at).min(now);
     let consolidatable = consolidatable_since(claim, pool, now);
     let quiet = consolidatable.map(|_| consolidatable_words(claim));
-    let found = steps(claim, object).into_iter().chain(marks(claim, object)).chain(quiet);
+    let consistent = consistent(claim, object);
+    let found = steps(claim, object).into_iter().chain(marks(claim, object)).chain(quiet).chain(consistent);
     found
         .map(|(kind, status, reason, message)| {
             let otherwise = consolidatable.filter(|_| kind == CONSOLIDATABLE).unwrap_or(otherwise);
+            let is_over = kind == CONSISTENT && known(object, kind).is_some();
+            let otherwise = if is_over { now } else { otherwise };
             let since = since(object, kind, status, otherwise);
             conditions::form(ShownCondition {
                 kind,
@@ -211,6 +215,12 @@ fn steps(claim: &Claim, object: &Value) -> Vec<ToldCondition> {
             "not registered, or not initialized",
         ),
     ]
+}
+
+/// That its Node is as expected: it is once it joined, unless a finding says otherwise.
+fn consistent(claim: &Claim, object: &Value) -> Option<ToldCondition> {
+    let joined = claim.state.node().is_some() || known(object, CONSISTENT).is_some();
+    joined.then(|| told(CONSISTENT, "True", CONSISTENT, ""))
 }
 
 /// Conditions that exist only while they hold.

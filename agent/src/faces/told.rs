@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tenon_domain::claim::Claim;
 use tenon_domain::journal::{Decision, SubjectKind};
-use tenon_domain::report::{ALL_POOLS, Shown};
+use tenon_domain::report::{ALL_POOLS, CONSISTENCY_CHECK_FAILED, Shown};
 use tenon_domain::wake::FunctionName;
 use tenon_snapshot::object::{Kind, ObjectKey, text};
 use tenon_snapshot::{Note, NoteKind};
@@ -24,13 +24,17 @@ use crate::decided::Decided;
 /// A condition's type and status.
 type Face = (&'static str, &'static str);
 
+/// Karpenter's condition of a NodeClaim that is as expected.
+const INCONSISTENT: Face = ("ConsistentStateFound", "False");
+
 /// The conditions of a finding on its object.
-const fn faces(shown: Shown) -> &'static [Face] {
-    match shown {
+fn faces(finding: &ToldFinding) -> &'static [Face] {
+    match finding.shown {
+        Shown::Event if finding.reason == CONSISTENCY_CHECK_FAILED => &[INCONSISTENT],
         Shown::Event => &[],
         Shown::LaunchRefused => &[("tenon.dev/LaunchRefused", "True")],
         Shown::DisruptionPaused => &[("tenon.dev/DisruptionPaused", "True")],
-        Shown::DrainBlocked => &[("Drained", "Unknown")],
+        Shown::DrainBlocked => &[("Drained", "Unknown"), INCONSISTENT],
         Shown::Waiting => &[("tenon.dev/Waiting", "True")],
         Shown::Invalid => &[("ValidationSucceeded", "False"), ("Ready", "False")],
     }
@@ -59,7 +63,7 @@ pub(super) fn with_told(
     };
     let mut found: BTreeMap<&str, (&str, &ToldFinding, Vec<&str>)> = BTreeMap::new();
     for finding in told.iter().flat_map(|told| &told.findings).filter(is_about) {
-        for (condition, status) in faces(finding.shown) {
+        for (condition, status) in faces(finding) {
             let messages = &mut found.entry(condition).or_insert((status, finding, Vec::new())).2;
             if !messages.contains(&finding.message.as_str()) {
                 messages.push(&finding.message);
@@ -137,6 +141,9 @@ fn peers(function: FunctionName, finding: &ToldFinding) -> Option<(NoteKind, &'s
             Some((NoteKind::Warning, "InvalidDoNotDisruptAnnotation"))
         }
         (FunctionName::Provisioner, SubjectKind::Pod) => Some((NoteKind::Warning, "FailedScheduling")),
+        (FunctionName::Lifecycle, SubjectKind::Claim) if faces(finding).contains(&INCONSISTENT) => {
+            Some((NoteKind::Warning, "FailedConsistencyCheck"))
+        }
         (
             FunctionName::Catalog
             | FunctionName::Images

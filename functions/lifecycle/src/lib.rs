@@ -11,6 +11,7 @@ pub mod audit;
 pub mod audit_record;
 pub mod boots;
 pub mod commit;
+mod consistency;
 mod console;
 mod draining;
 pub mod execute;

@@ -26,7 +26,9 @@ use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::learn::Lesson;
 use crate::step::{ClaimNext, Halted, next, subject};
 use crate::templates::{self, TemplatePlan};
-use crate::{AUDIT_EVERY, NAME, TERMINATION_POLL, boots, draining, learn, node, pools, statuses};
+use crate::{
+    AUDIT_EVERY, NAME, TERMINATION_POLL, boots, consistency, draining, learn, node, pools, statuses,
+};
 
 /// How long an ended claim is kept for people.
 pub const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
@@ -136,6 +138,7 @@ pub fn plan(input: &LifecycleInput) -> (LifecyclePlan, Report) {
     for claim in input.claims.values() {
         plan_claim(claim, input, halted, &mut plan, &mut report);
     }
+    consistency::tell(input, &mut report);
     forget_launches(input, &mut plan);
     plan.pools = pools::changed(input);
     plan.learned = learn::learned(&plan.steps, input);

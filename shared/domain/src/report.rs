@@ -23,6 +23,8 @@ pub const NAMES_KEPT: usize = 20;
 const WHY_CHARS: usize = 600;
 /// The subject of findings about all pools of a cluster.
 pub const ALL_POOLS: &str = "*";
+/// The reason of a NodeClaim whose Node isn't what was expected.
+pub const CONSISTENCY_CHECK_FAILED: &str = "ConsistencyCheckFailed";
 /// A sentence of subjects that wait.
 pub const WAITS: &str = "{waits}";
 

@@ -44,6 +44,7 @@ use tenon_domain::report::{Finding, Report};
 
 mod blocked;
 mod boots;
+mod consistency;
 mod ec2;
 mod ended;
 mod forgotten;
