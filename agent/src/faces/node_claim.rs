@@ -174,6 +174,7 @@ fn shown_conditions(claim: &Claim, object: &Value, pool: Option<&Value>, now: Ti
     found
         .map(|(kind, status, reason, message)| {
             let otherwise = consolidatable.filter(|_| kind == CONSOLIDATABLE).unwrap_or(otherwise);
+            // A finding that is over leaves no time of its own.
             let is_over = kind == CONSISTENT && known(object, kind).is_some();
             let otherwise = if is_over { now } else { otherwise };
             let since = since(object, kind, status, otherwise);
