@@ -16,7 +16,8 @@ use tenon_snapshot::{Note, NoteKind};
 
 use super::conditions::{self, ShownCondition};
 use super::news::News;
-use super::{Faces, ShownObjects, released, with_finalizer};
+use super::ops::{released, with_finalizer};
+use super::{Faces, ShownObjects};
 use crate::decided::Decided;
 
 /// The peer's reason.

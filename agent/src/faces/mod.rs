@@ -12,31 +12,29 @@ mod conditions;
 pub mod news;
 mod node_claim;
 mod notes;
+mod ops;
+mod statuses;
 mod told;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
-use tenon_domain::api::node_class::InstanceProfile;
-use tenon_domain::catalog::facts::Architecture;
+use serde_json::{Value, json};
 use tenon_domain::claim::{Claim, ClaimPhase};
-use tenon_domain::class_hash::PoolHash;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::journal::SubjectKind;
 use tenon_domain::labels;
-use tenon_domain::manifest::{self, ManifestObject};
-use tenon_domain::pool_status::PoolStatus;
-use tenon_domain::reservation::ClassReservation;
-use tenon_domain::resources::ResourceList;
-use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
-use tenon_snapshot::{Kube, KubeError, NodeAction, Note, Precondition};
+use tenon_snapshot::object::{self, Kind, Object, text};
+use tenon_snapshot::{Kube, KubeError, NodeAction, Note};
 
 use self::news::News;
 use self::node_claim::NodeOfClaim;
+use self::ops::{changed_hash, changed_pool_hash, changed_status, delete, released, with_status};
+use self::statuses::{class_status, pool_status};
 use crate::decided::Decided;
 
 pub use notes::note_of_failure;
+pub use ops::{FaceOp, execute_face};
 
 /// Annotation of a NodeClaim that Tenon made: the launch that it came from.
 pub const LAUNCH_ANNOTATION: &str = "tenon.dev/launch";
@@ -54,33 +52,6 @@ pub struct ShownObjects {
     pub nodes: Vec<Object>,
     /// When a pod last came to each Node or left it, as far as that is known.
     pub pod_times: BTreeMap<String, Timestamp>,
-}
-
-/// One operation.
-#[derive(Debug, Clone, PartialEq)]
-pub enum FaceOp {
-    /// Applies a status.
-    Status(Value),
-    /// Sets annotations, and leaves others alone.
-    Annotate {
-        /// Of which object.
-        key: ObjectKey,
-        /// The annotations.
-        annotations: Map<String, Value>,
-    },
-    /// Makes a NodeClaim.
-    Create(Value),
-    /// Deletes a NodeClaim: our finalizer holds it.
-    Delete(ObjectKey, String),
-    /// Sets or removes our finalizer.
-    Finalizers {
-        /// Which.
-        key: ObjectKey,
-        /// The object's version at planning.
-        version: String,
-        /// All finalizers then.
-        finalizers: Vec<Value>,
-    },
 }
 
 /// The operations, and the events after them.
@@ -262,36 +233,6 @@ fn plan_end(object: &Object, faces: &mut Faces) {
     }
 }
 
-/// The operation that adds a finalizer, where it is missing.
-fn with_finalizer(object: &Value, ours: &str) -> Option<FaceOp> {
-    let known = object::list(object, "/metadata/finalizers");
-    let is_missing = known.iter().all(|finalizer| finalizer != ours);
-    let all = || known.iter().cloned().chain([json!(ours)]).collect();
-    is_missing.then(all).and_then(|finalizers| finalizers_op(object, finalizers))
-}
-
-/// The operation that removes a finalizer, where it is there.
-fn released(object: &Value, ours: &str) -> Option<FaceOp> {
-    let known = object::list(object, "/metadata/finalizers");
-    let others: Vec<Value> = known.iter().filter(|finalizer| *finalizer != ours).cloned().collect();
-    let is_there = others.len() < known.len();
-    is_there.then_some(others).and_then(|finalizers| finalizers_op(object, finalizers))
-}
-
-fn finalizers_op(object: &Value, finalizers: Vec<Value>) -> Option<FaceOp> {
-    let kind = Kind::parse(text(object, "/kind")?)?;
-    Some(FaceOp::Finalizers {
-        key: ObjectKey::new(kind, "", object::name(object)),
-        version: text(object, "/metadata/resourceVersion").unwrap_or_default().to_owned(),
-        finalizers,
-    })
-}
-
-fn delete(object: &Value) -> FaceOp {
-    let key = ObjectKey::new(Kind::NodeClaim, "", object::name(object));
-    FaceOp::Delete(key, object::uid(object).to_owned())
-}
-
 /// Whether Tenon made a NodeClaim.
 pub(crate) fn is_ours(object: &Value) -> bool {
     object::texts(object, "/metadata/annotations").any(|(key, _)| key == LAUNCH_ANNOTATION)
@@ -315,199 +256,10 @@ impl<'a> NodesByProvider<'a> {
     }
 }
 
-/// The operation that shows a status, where it isn't shown.
-fn changed_status(object: &Value, status: Value) -> Option<FaceOp> {
-    let kind = Kind::parse(text(object, "/kind")?)?;
-    let name = object::name(object);
-    let known = object.get("status").cloned().unwrap_or(Value::Null);
-    (in_order(known) != in_order(status.clone())).then(|| FaceOp::Status(with_status(kind, name, status)))
-}
-
 /// The class that a NodePool names, as the functions resolved it last.
 fn class_of<'a>(pool: &Value, decided: &'a Decided) -> Option<&'a ClassStatus> {
     let name = text(pool, "/spec/template/spec/nodeClassRef/name")?;
     decided.classes.iter().find(|class| class.name.as_str() == name)
-}
-
-/// The operation that annotates a NodePool with the hash of its template, where it isn't.
-fn changed_pool_hash(object: &Value) -> Option<FaceOp> {
-    let Ok(ManifestObject::NodePool(pool)) = manifest::read_stored(object) else { return None };
-    annotated(object, Kind::NodePool, PoolHash::of(&pool.template).annotations())
-}
-
-/// The operation that annotates a class with the hash of its spec, where it isn't. The hash of an older spec isn't shown.
-fn changed_hash(object: &Value, class: &ClassStatus) -> Option<FaceOp> {
-    let generation = object::at(object, "/metadata/generation").and_then(Value::as_u64);
-    let annotations = class.hash.filter(|_| generation == Some(class.generation))?.annotations();
-    annotated(object, Kind::Ec2NodeClass, annotations)
-}
-
-/// The operation that sets annotations, where they aren't set.
-fn annotated(object: &Value, kind: Kind, annotations: [(&'static str, String); 2]) -> Option<FaceOp> {
-    let shown: BTreeMap<&str, &str> = object::texts(object, "/metadata/annotations").collect();
-    if annotations.iter().all(|(key, value)| shown.get(key) == Some(&value.as_str())) {
-        return None;
-    }
-    let key = ObjectKey::new(kind, "", object::name(object));
-    let annotations = annotations.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
-    Some(FaceOp::Annotate { key, annotations })
-}
-
-/// A status with its conditions by type: the API server keeps them in an order of its own.
-fn in_order(mut status: Value) -> Value {
-    if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
-        conditions.sort_by_cached_key(|condition| text(condition, "/type").unwrap_or_default().to_owned());
-    }
-    status
-}
-
-fn with_status(kind: Kind, name: &str, status: Value) -> Value {
-    json!({"apiVersion": kind.api_version(), "kind": kind.as_str(), "metadata": {"name": name}, "status": status})
-}
-
-/// Source: kubernetes-sigs/karpenter `pkg/apis/v1/nodepool_status.go`.
-fn pool_status(pool: &PoolStatus, class_generation: Option<u64>) -> Value {
-    let conditions: Vec<Value> = pool
-        .conditions
-        .iter()
-        .map(|condition| {
-            conditions::form(conditions::ShownCondition {
-                kind: condition.condition.as_str(),
-                status: condition.status.as_str(),
-                reason: &condition.reason,
-                message: &condition.message,
-                since: condition.since,
-                generation: pool.generation,
-            })
-        })
-        .collect();
-    let mut status =
-        json!({"nodes": pool.nodes, "resources": quantities(&pool.resources), "conditions": conditions});
-    if let (Some(generation), Some(fields)) = (class_generation, status.as_object_mut()) {
-        fields.insert("nodeClassObservedGeneration".to_owned(), json!(generation));
-    }
-    status
-}
-
-/// Source: aws/karpenter-provider-aws `pkg/apis/v1/ec2nodeclass_status.go`.
-fn class_status(class: &ClassStatus) -> Value {
-    let conditions: Vec<Value> = class
-        .conditions
-        .iter()
-        .map(|condition| {
-            conditions::form(conditions::ShownCondition {
-                kind: condition.condition.as_str(),
-                status: condition.status.as_str(),
-                reason: condition.reason_text(),
-                message: &condition.message,
-                since: condition.since,
-                generation: condition.observed_generation,
-            })
-        })
-        .collect();
-    let subnets: Vec<Value> = class
-        .subnets
-        .iter()
-        .map(|subnet| json!({"id": subnet.id.as_str(), "zone": subnet.zone.as_str(), "zoneID": subnet.zone_id.as_str()}))
-        .collect();
-    let groups: Vec<Value> = class
-        .security_groups
-        .iter()
-        .map(|group| json!({"id": group.id.as_str(), "name": group.name}))
-        .collect();
-    let images: Vec<Value> =
-        class
-            .images
-            .iter()
-            .map(|image| {
-                let architecture =
-                    json!({"key": labels::ARCH, "operator": "In", "values": [label(&image.architecture)]});
-                let mut requirements = vec![architecture];
-                requirements.extend(
-                    image.variant.requirements().iter().map(
-                        |requirement| json!({"key": requirement.label, "operator": requirement.operator}),
-                    ),
-                );
-                json!({"id": image.id.as_str(), "name": image.name, "requirements": requirements})
-            })
-            .collect();
-    let reservations: Vec<Value> = class
-        .reservations
-        .shown()
-        .iter()
-        .map(|reservation| reservation_form(reservation, class.resolved_at))
-        .collect();
-    let mut status = Map::new();
-    let lists = [
-        ("subnets", subnets),
-        ("securityGroups", groups),
-        ("amis", images),
-        ("capacityReservations", reservations),
-    ];
-    for (field, list) in lists {
-        if !list.is_empty() {
-            status.insert(field.to_owned(), Value::Array(list));
-        }
-    }
-    if let Some(InstanceProfile::Name(profile) | InstanceProfile::Arn(profile)) = &class.instance_profile {
-        status.insert("instanceProfile".to_owned(), json!(profile));
-    }
-    status.insert("conditions".to_owned(), Value::Array(conditions));
-    Value::Object(status)
-}
-
-/// A reservation of `status.capacityReservations`.
-fn reservation_form(reservation: &ClassReservation, now: Timestamp) -> Value {
-    let mut form = json!({
-        "availabilityZone": reservation.zone.as_str(),
-        "id": reservation.id.as_str(),
-        "instanceMatchCriteria": reservation.match_criteria.as_str(),
-        "instanceType": reservation.instance_type.as_str(),
-        "interruptible": reservation.kind.interruptible_label() == "true",
-        "ownerID": reservation.owner,
-        "reservationType": reservation.kind.type_label(),
-        "state": reservation.state(now).as_str(),
-    });
-    if let (Some(ends_at), Some(fields)) = (reservation.ends_at, form.as_object_mut()) {
-        fields.insert("endTime".to_owned(), json!(ends_at.to_string()));
-    }
-    form
-}
-
-fn label(architecture: &Architecture) -> &str {
-    match architecture {
-        Architecture::X86_64 => "amd64",
-        Architecture::Arm64 => "arm64",
-        Architecture::Other(other) => other,
-    }
-}
-
-fn quantities(list: &ResourceList) -> Map<String, Value> {
-    list.iter().map(|(name, quantity)| (name.as_str().to_owned(), json!(quantity.to_string()))).collect()
-}
-
-/// Executes one operation. The next step plans again for an object that changed.
-///
-/// # Errors [`KubeError`] if the API server gives no answer, or refuses permanently.
-pub async fn execute_face<K: Kube>(kube: &K, op: &FaceOp) -> Result<(), KubeError> {
-    let done = match op {
-        FaceOp::Status(object) => kube.apply_status(object).await.map(|_| ()),
-        FaceOp::Annotate { key, annotations } => {
-            let patch = json!({"metadata": {"annotations": annotations}});
-            kube.patch(key, &patch, &Precondition::None).await.map(|_| ())
-        }
-        FaceOp::Create(object) => kube.create(object.clone()).await.map(|_| ()),
-        FaceOp::Delete(key, uid) => kube.delete(key, uid, None).await.map(|_| ()),
-        FaceOp::Finalizers { key, version, finalizers } => {
-            let patch = json!({"metadata": {"finalizers": finalizers}});
-            let precondition = Precondition::ResourceVersion(version.clone());
-            kube.patch(key, &patch, &precondition).await.map(|_| ())
-        }
-    };
-    match done {
-        Err(KubeError::Conflict { .. } | KubeError::NotFound { .. }) => Ok(()),
-        other => other,
-    }
 }
 
 #[cfg(test)]

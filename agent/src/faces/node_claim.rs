@@ -16,7 +16,8 @@ use tenon_snapshot::NodeAction;
 use tenon_snapshot::object::{self, Kind, ObjectKey, text};
 
 use super::conditions::{self, ShownCondition, holds, known, since};
-use super::{FaceOp, LAUNCH_ANNOTATION, quantities};
+use super::statuses::quantities;
+use super::{FaceOp, LAUNCH_ANNOTATION};
 
 /// Fields of the pool's template that claims have too.
 const TEMPLATE_FIELDS: [&str; 4] = ["taints", "startupTaints", TERMINATION_GRACE_PERIOD, EXPIRE_AFTER];

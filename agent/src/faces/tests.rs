@@ -1,28 +1,25 @@
 //! Claims as a user sees them, and objects that stay unchanged.
 
-use super::news::with_pods_uids;
-use super::*;
+mod classes;
+mod events;
+
 use tenon_domain::SignedDuration;
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::claim::{
-    AnnouncementKind, ClaimState, Consolidatable, Drift, DriftReason, InstanceAnnouncement, LaunchFailure,
-    LaunchedInstance, RemovalReason, Terms,
+    AnnouncementKind, ClaimState, Consolidatable, Drift, DriftReason, InstanceAnnouncement, LaunchedInstance,
+    RemovalReason, Terms,
 };
-use tenon_domain::class_status::{Condition, ConditionReason, ConditionStatus, ConditionType};
 use tenon_domain::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
     Zone,
 };
-use tenon_domain::journal::Decision;
 use tenon_domain::quantity::Quantity;
-use tenon_domain::report::Shown;
-use tenon_domain::reservation::ClassReservations;
-use tenon_domain::resources::ResourceName;
-use tenon_domain::wake::FunctionName;
+use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_memory_table::block_on;
 use tenon_simulated_cluster::{SimulatedCluster, SimulationConfig};
-use tenon_snapshot::{ActionKind, NoteKind};
-use tenon_table::items::{ToldFinding, ToldFindings};
+use tenon_snapshot::ActionKind;
+
+use super::*;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -205,8 +202,7 @@ fn its_steps_become_conditions_and_events() {
             "Launched True Launched 1970-01-01T00:00:10Z",
             "Registered True Registered 1970-01-01T00:00:30Z",
             "Initialized True Initialized 1970-01-01T00:00:30Z",
-            "Ready True Ready 1970-01-01T00:00:30Z",
-            "ConsistentStateFound True ConsistentStateFound 1970-01-01T00:00:30Z"
+            "Ready True Ready 1970-01-01T00:00:30Z"
         ]
     );
     assert_eq!(world.show(&[claim(initialized())]), [""; 0]);
@@ -235,7 +231,7 @@ fn a_node_that_may_go_is_consolidatable_once_it_was_so_for_as_long_as_its_pool_s
         let found = |state| Claim { consolidatable: Some(mark.clone()), ..claim(state) };
         world.show(&[claim(launched())]);
         world.show(&[found(initialized())]);
-        world.conditions().into_iter().find(|told| told.starts_with("Consolidatable"))
+        world.conditions().get(4).cloned()
     };
     let quiet = |second: &str| Some(format!("Consolidatable True Consolidatable 1970-01-01T00:01:{second}Z"));
     assert_eq!(shown("30s", 60, None), quiet("30"));
@@ -384,152 +380,6 @@ fn the_last_pod_that_came_or_left_is_shown_and_not_each_of_a_burst() {
 }
 
 #[test]
-fn what_ec2_announced_of_a_node_that_stays_is_told_of_it_and_its_claim() {
-    let world = FacesWorld::new();
-    world.show(&[claim(initialized())]);
-    let node = json!({"kind": "Node", "metadata": {"name": "n"}, "spec": {"providerID": "aws:///us-east-1a/i-0abc"}});
-    world.kube.apply(node).unwrap();
-    let told = |kind, starts_at, state| {
-        let announced = Some(InstanceAnnouncement { kind, at: at(90), starts_at });
-        let one = Claim { announced, ..claim(state) };
-        let mut decided = Decided::default();
-        decided.claims.insert(one.name.to_string(), one);
-        let shown = block_on(observe_shown(&world.kube)).unwrap();
-        let news = plan_faces(&decided, &shown, &[action()], at(100)).news;
-        news.iter().map(|news| format!("{} {}", news.note.about, news.note.reason)).collect::<Vec<_>>()
-    };
-    let recommended = AnnouncementKind::RebalanceRecommendation;
-    let of_both =
-        |reason: &str| vec![format!("NodeClaim default-abcde {reason}"), format!("Node n {reason}")];
-    assert_eq!(told(recommended, None, initialized()), of_both("SpotRebalanceRecommendation"));
-    let changes = AnnouncementKind::ScheduledChange;
-    assert_eq!(told(changes, Some(at(9_000)), initialized()), of_both("InstanceUnhealthy"));
-    assert_eq!(told(recommended, None, draining()), [""; 0]);
-}
-
-fn finding(kind: SubjectKind, name: &str, reason: &str) -> ToldFinding {
-    ToldFinding {
-        identity: reason.to_owned(),
-        kind,
-        names: [name.to_owned()].into(),
-        decision: Decision::Refused,
-        reason: reason.to_owned(),
-        message: "why".to_owned(),
-        shown: Shown::Event,
-        since: at(90),
-        told_at: at(90),
-    }
-}
-
-#[test]
-fn an_event_of_a_finding_has_the_reason_that_karpenter_gives_it() {
-    let check = |function, kind, reason: &str, expected: (NoteKind, &str, &str)| {
-        let finding = finding(kind, "a", reason);
-        let mut decided = Decided::default();
-        decided.told.push(ToldFindings { function, findings: vec![finding] });
-        let found = plan_faces(&decided, &ShownObjects::default(), &[], at(100)).news;
-        let note = &found[0].note;
-        assert_eq!((note.kind, note.reason.as_str(), note.message.as_str()), expected);
-    };
-    use FunctionName::{Disruption, Lifecycle, Provisioner};
-    use NoteKind::{Normal, Warning};
-    let blocked = |message| (Normal, "DisruptionBlocked", message);
-    check(Disruption, SubjectKind::Claim, "BlockedByPdb", blocked("why (BlockedByPdb)"));
-    check(Disruption, SubjectKind::Claim, "BudgetExhausted", blocked("why (BudgetExhausted)"));
-    check(Disruption, SubjectKind::Pool, "BudgetExhausted", blocked("why (BudgetExhausted)"));
-    let dear = (Normal, "Unconsolidatable", "why (TooFewSpotTypes)");
-    check(Disruption, SubjectKind::Claim, "TooFewSpotTypes", dear);
-    let invalid = (Warning, "InvalidDoNotDisruptAnnotation", "why (InvalidAnnotation)");
-    check(Disruption, SubjectKind::Pod, "InvalidAnnotation", invalid);
-    check(Disruption, SubjectKind::Pool, "InvalidAnnotation", (Warning, "InvalidAnnotation", "why"));
-    let unplaced = (Warning, "FailedScheduling", "why (TaintsNotTolerated)");
-    check(Provisioner, SubjectKind::Pod, "TaintsNotTolerated", unplaced);
-    check(Lifecycle, SubjectKind::Claim, "NodeRepairBlocked", (Warning, "NodeRepairBlocked", "why"));
-    let inconsistent = (Warning, "FailedConsistencyCheck", "why (ConsistencyCheckFailed)");
-    check(Lifecycle, SubjectKind::Claim, "ConsistencyCheckFailed", inconsistent);
-}
-
-#[test]
-fn what_keeps_a_claim_is_told_of_its_node_too_and_a_blocked_repair_of_its_pool() {
-    let told = |function, reason: &str, state| {
-        let one = claim(state);
-        let finding = finding(SubjectKind::Claim, one.name.as_str(), reason);
-        let mut decided = Decided::default();
-        decided.claims.insert(one.name.to_string(), one);
-        decided.told.push(ToldFindings { function, findings: vec![finding] });
-        let shown = ShownObjects {
-            nodes: vec![json!({"kind": "Node", "metadata": {"name": "n", "uid": "uid-of-n"}}).into()],
-            ..ShownObjects::default()
-        };
-        let found = plan_faces(&decided, &shown, &[], at(100)).news;
-        // `kubectl describe` looks for the UID.
-        let of_node = found.iter().filter(|news| news.note.about.kind == Kind::Node);
-        assert!(of_node.into_iter().all(|news| news.note.uid == "uid-of-n"), "{found:#?}");
-        found.iter().map(|news| format!("{} {}", news.note.about, news.note.reason)).collect::<Vec<_>>()
-    };
-    use FunctionName::{Disruption, Lifecycle};
-    assert_eq!(
-        told(Disruption, "BlockedByPdb", initialized()),
-        ["NodeClaim default-abcde DisruptionBlocked", "Node n DisruptionBlocked"]
-    );
-    assert_eq!(
-        told(Disruption, "Unbalanced", initialized()),
-        ["NodeClaim default-abcde Unconsolidatable", "Node n Unconsolidatable"]
-    );
-    assert_eq!(
-        told(Lifecycle, "NodeRepairBlocked", initialized()),
-        [
-            "NodeClaim default-abcde NodeRepairBlocked",
-            "Node n NodeRepairBlocked",
-            "NodePool default NodeRepairBlocked"
-        ]
-    );
-    assert_eq!(told(Lifecycle, "NotInitialized", launched()), ["NodeClaim default-abcde NotInitialized"]);
-}
-
-#[test]
-fn a_claim_is_consistent_until_a_check_fails_and_then_again() {
-    let world = FacesWorld::new();
-    let shown = |state: ClaimState, finding: Option<ToldFinding>| {
-        let one = claim(state);
-        let mut decided = Decided::default();
-        decided.claims.insert(one.name.to_string(), one);
-        let (function, findings) = (FunctionName::Lifecycle, finding.into_iter().collect());
-        decided.told.push(ToldFindings { function, findings });
-        for _ in 0..2 {
-            let shown = block_on(observe_shown(&world.kube)).unwrap();
-            for op in &plan_faces(&decided, &shown, &[action()], at(100)).ops {
-                block_on(execute_face(&world.kube, op)).unwrap();
-            }
-        }
-        world.conditions().into_iter().find(|told| told.starts_with("ConsistentStateFound"))
-    };
-    let condition = |text: &str| Some(format!("ConsistentStateFound {text}Z"));
-    let failed = || finding(SubjectKind::Claim, "default-abcde", "ConsistencyCheckFailed");
-    assert_eq!(shown(launched(), None), None);
-    let holds = "True ConsistentStateFound 1970-01-01T00";
-    assert_eq!(shown(initialized(), None), condition(&format!("{holds}:00:30")));
-    let fails = condition("False ConsistencyCheckFailed 1970-01-01T00:01:30");
-    assert_eq!(shown(initialized(), Some(failed())), fails);
-    assert_eq!(shown(initialized(), None), condition(&format!("{holds}:01:40")));
-    let blocked = ToldFinding { shown: Shown::DrainBlocked, ..failed() };
-    let blocked = ToldFinding { reason: "DrainBlocked".to_owned(), ..blocked };
-    let held = condition("False DrainBlocked 1970-01-01T00:01:30");
-    assert_eq!(shown(draining(), Some(blocked)), held);
-}
-
-#[test]
-fn a_claim_whose_launch_failed_is_told_of_its_pool_while_that_is_news() {
-    let world = FacesWorld::new();
-    let failure = LaunchFailure { reason: "InsufficientCapacityError".into(), message: "none".into() };
-    let failed = |second| claim(ClaimState::LaunchFailed { at: at(second), failure: failure.clone() });
-    assert_eq!(world.show(&[failed(99)]), ["NodePool default InsufficientCapacityError"]);
-    // Long before the 100th second.
-    assert_eq!(world.show(&[failed(-50)]), [""; 0]);
-    assert!(world.object().is_none());
-}
-
-#[test]
 fn what_the_user_deletes_holds_until_it_is_terminated() {
     let world = FacesWorld::new();
     world.show(&[claim(initialized())]);
@@ -564,244 +414,4 @@ fn a_node_claim_of_somebody_else_is_left_alone() {
     world.show(&[claim(initialized())]);
     world.show(&[]);
     assert!(world.object().unwrap().get("status").is_none());
-}
-
-fn class(conditions: Vec<Condition>) -> ClassStatus {
-    ClassStatus {
-        name: NodeClassName::parse("default").unwrap(),
-        revision: 1,
-        generation: 1,
-        uid: None,
-        spec_digest: String::new(),
-        hash: None,
-        subnets: Vec::new(),
-        security_groups: Vec::new(),
-        images: Vec::new(),
-        rejected_images: Vec::new(),
-        refused_images: Vec::new(),
-        reservations: ClassReservations::default(),
-        instance_profile: None,
-        profile_seen: None,
-        placement_group: None,
-        conditions,
-        resolved_at: at(10),
-    }
-}
-
-/// Reasons as the API server takes them: the pattern of `metav1.Condition`.
-fn is_reason(text: &str) -> bool {
-    let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ',' | ':');
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
-        && text.chars().all(inner)
-}
-
-fn reasons(status: &Value) -> Vec<String> {
-    let conditions = status["conditions"].as_array().unwrap().iter();
-    let line = |condition: &Value| {
-        let reason = condition["reason"].as_str().unwrap();
-        assert!(is_reason(reason), "the API server refuses the reason `{reason}`");
-        format!("{}={} {reason}", condition["type"].as_str().unwrap(), condition["status"].as_str().unwrap())
-    };
-    conditions.map(line).collect()
-}
-
-#[test]
-fn what_is_true_of_a_class_shows_its_own_type_as_the_reason() {
-    let conditions = ConditionType::ALL.iter().map(|condition| Condition {
-        condition: *condition,
-        status: ConditionStatus::True,
-        reason: match condition {
-            ConditionType::Unsupported => ConditionReason::UnsupportedFields,
-            ConditionType::AmisReady
-            | ConditionType::SubnetsReady
-            | ConditionType::SecurityGroupsReady
-            | ConditionType::InstanceProfileReady
-            | ConditionType::CapacityReservationsReady
-            | ConditionType::PlacementGroupReady
-            | ConditionType::ValidationSucceeded
-            | ConditionType::Ready
-            | ConditionType::ZonesInService => ConditionReason::Holds,
-        },
-        message: String::new(),
-        since: at(10),
-        observed_generation: 1,
-        next_try: None,
-    });
-    let class = class(conditions.collect());
-    assert_eq!(
-        reasons(&class_status(&class)),
-        [
-            "AMIsReady=True AMIsReady",
-            "SubnetsReady=True SubnetsReady",
-            "SecurityGroupsReady=True SecurityGroupsReady",
-            "InstanceProfileReady=True InstanceProfileReady",
-            "CapacityReservationsReady=True CapacityReservationsReady",
-            "PlacementGroupReady=True PlacementGroupReady",
-            "ValidationSucceeded=True ValidationSucceeded",
-            "Ready=True Ready",
-            "tenon.dev/Unsupported=True UnsupportedFields",
-            "tenon.dev/ZonesInService=True ZonesInService",
-        ]
-    );
-}
-
-#[test]
-fn a_class_has_the_hash_of_its_spec_beside_its_other_annotations() {
-    let world = FacesWorld::new();
-    let given = json!({"kind": "EC2NodeClass", "spec": {}, "metadata": {"name": "default", "annotations": {"team": "a"}}});
-    world.kube.apply(given).unwrap();
-    let check = |generation: u64, hash: &str, expected: Option<&str>| {
-        let hash = Some(hash.parse().unwrap());
-        let mut decided = Decided::default();
-        decided.classes = vec![ClassStatus { generation, hash, ..class(Vec::new()) }];
-        world.show_all(&decided);
-        let object = world.kube.object(Kind::Ec2NodeClass, "", "default").unwrap();
-        let shown: BTreeMap<&str, &str> = object::texts(&object, "/metadata/annotations").collect();
-        assert_eq!(shown.get("team"), Some(&"a"));
-        assert_eq!(shown.get("karpenter.k8s.aws/ec2nodeclass-hash").copied(), expected);
-        let version = shown.get("karpenter.k8s.aws/ec2nodeclass-hash-version").copied();
-        assert_eq!(version, expected.map(|_| "v6"));
-    };
-    check(0, "1", None);
-    check(1, "2", Some("2"));
-    check(1, "3", Some("3"));
-    check(2, "4", Some("3"));
-}
-
-#[test]
-fn a_pool_has_the_hash_of_its_template_and_the_generation_of_its_class() {
-    let world = FacesWorld::new();
-    let linux = json!({"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]});
-    let class_ref = json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"});
-    let given = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool",
-        "metadata": {"name": "default", "annotations": {"team": "a"}},
-        "spec": {"template": {"spec": {"nodeClassRef": class_ref, "requirements": [linux], "expireAfter": "Never"}},
-            "disruption": {"consolidateAfter": "0s"}}});
-    world.kube.apply(given.clone()).unwrap();
-    let Ok(ManifestObject::NodePool(pool)) = manifest::read_stored(&given) else { unreachable!() };
-    let mut decided = Decided::default();
-    decided.pools = vec![PoolStatus {
-        name: pool.name.clone(),
-        revision: 1,
-        generation: 1,
-        nodes: 0,
-        resources: ResourceList::new(),
-        conditions: Vec::new(),
-    }];
-    decided.classes = vec![ClassStatus { generation: 3, ..class(Vec::new()) }];
-    world.show_all(&decided);
-    let object = world.kube.object(Kind::NodePool, "", "default").unwrap();
-    let shown: BTreeMap<&str, &str> = object::texts(&object, "/metadata/annotations").collect();
-    let hash = PoolHash::of(&pool.template).to_string();
-    let expected = [
-        ("karpenter.sh/nodepool-hash", hash.as_str()),
-        ("karpenter.sh/nodepool-hash-version", "v3"),
-        ("team", "a"),
-    ];
-    assert_eq!(shown, BTreeMap::from(expected));
-    assert_eq!(object.pointer("/status/nodeClassObservedGeneration"), Some(&json!(3)));
-}
-
-#[test]
-fn a_class_that_is_made_anew_shows_nothing_of_the_one_before() {
-    let world = FacesWorld::new();
-    let object = json!({"kind": "EC2NodeClass", "metadata": {"name": "default"}, "spec": {"role": "node"}});
-    world.kube.apply(object).unwrap();
-    let ready = Condition {
-        condition: ConditionType::Ready,
-        status: ConditionStatus::True,
-        reason: ConditionReason::Holds,
-        message: String::new(),
-        since: at(10),
-        observed_generation: 1,
-        next_try: None,
-    };
-    let shown_of = |uid: &str| {
-        let mut decided = Decided::default();
-        decided.classes = vec![ClassStatus { uid: Some(uid.parse().unwrap()), ..class(vec![ready.clone()]) }];
-        world.show_all(&decided);
-        let object = world.kube.object(Kind::Ec2NodeClass, "", "default").unwrap();
-        conditions::holds(&object, "Ready")
-    };
-    let uid = object::uid(&world.kube.object(Kind::Ec2NodeClass, "", "default").unwrap()).to_owned();
-    assert_eq!([shown_of("another"), shown_of(&uid)], [false, true]);
-}
-
-#[test]
-fn a_deleted_class_stays_while_node_claims_use_it() {
-    let world = FacesWorld::new();
-    let class_object = json!({"kind": "EC2NodeClass", "metadata": {"name": "linux", "finalizers": ["example.com/other"]},
-        "spec": {"role": "node"}});
-    world.kube.apply(class_object).unwrap();
-    let mut decided = Decided::default();
-    let look = |decided: &Decided| {
-        world.show_all(decided);
-        let object = world.kube.object(Kind::Ec2NodeClass, "", "linux")?;
-        let held = conditions::known(&object, "tenon.dev/Waiting").and_then(|of| text(of, "/message"));
-        let finalizers = object::list(&object, "/metadata/finalizers").iter().filter_map(Value::as_str);
-        Some((finalizers.collect::<Vec<_>>().join(" "), held.unwrap_or_default().to_owned()))
-    };
-    let found = |finalizers: &str, held: &str| Some((finalizers.to_owned(), held.to_owned()));
-    assert_eq!(look(&decided), found("example.com/other", ""), "the functions don't know it yet");
-    decided.classes = vec![ClassStatus { name: NodeClassName::parse("linux").unwrap(), ..class(Vec::new()) }];
-    let both = "example.com/other karpenter.k8s.aws/termination";
-    assert_eq!(look(&decided), found(both, ""));
-    let held = "it is being deleted, and stays while NodeClaims `default-abcde` use it: delete their \
-                NodePools, or let these name another EC2NodeClass";
-    world.kube.delete(Kind::Ec2NodeClass, "", "linux");
-    let planned = Claim::planned(
-        ClaimName::parse("default-abcde").unwrap(),
-        (NodePoolName::parse("default").unwrap(), NodeClassName::parse("linux").unwrap()),
-        LaunchId::parse("launch-1").unwrap(),
-        at(5),
-    );
-    for state in [planned, claim(launched()), claim(draining())] {
-        decided.claims = [(state.name.to_string(), state)].into();
-        assert_eq!(look(&decided), found(both, held));
-    }
-    // Of another controller.
-    decided.claims.clear();
-    let foreign = json!({"kind": "NodeClaim", "metadata": {"name": "foreign"},
-        "spec": {"nodeClassRef": {"name": "linux"}}});
-    world.kube.apply(foreign).unwrap();
-    assert_eq!(look(&decided), found(both, &held.replace("default-abcde", "foreign")));
-    world.kube.delete(Kind::NodeClaim, "", "foreign");
-    assert_eq!(look(&decided), found("example.com/other", ""));
-}
-
-#[test]
-fn every_reason_that_a_class_can_have_is_one_that_the_api_server_takes() {
-    for reason in ConditionReason::ALL {
-        for condition in ConditionType::ALL {
-            let condition = Condition {
-                condition,
-                status: ConditionStatus::False,
-                reason,
-                message: String::new(),
-                since: at(10),
-                observed_generation: 1,
-                next_try: None,
-            };
-            assert!(is_reason(condition.reason_text()), "{condition:?}");
-        }
-    }
-}
-
-#[test]
-fn news_of_a_pod_has_its_uid_by_which_kubectl_describe_finds_it() {
-    let kube = SimulatedCluster::new(SimulationConfig::default(), at(0));
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"containers": [{"name": "a"}]}});
-    let pod = kube.apply(pod).unwrap();
-    let note = Note {
-        about: ObjectKey::new(Kind::Pod, "default", "web"),
-        uid: String::new(),
-        kind: NoteKind::Warning,
-        reason: "FailedScheduling".to_owned(),
-        message: "why".to_owned(),
-    };
-    let news = vec![News { of: "why".to_owned(), at: at(1), note }];
-    let named = block_on(with_pods_uids(&kube, news));
-    assert_eq!(named.first().map(|news| news.note.uid.as_str()), Some(object::uid(&pod)));
 }
