@@ -1,9 +1,11 @@
 //! The provisioner as a user sees it: claims, instances, and that an interruption anywhere loses and duplicates
 //! nothing.
 
+mod answers;
 mod bounds;
 mod bursts;
 mod commits;
+mod crashes;
 mod launch_roles;
 mod lost;
 mod nodes;
@@ -11,15 +13,13 @@ mod probes;
 mod races;
 mod reads;
 mod sending;
+mod stepping;
 mod told;
 mod validation;
 mod volumes;
 
 use std::collections::BTreeSet;
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 
 use jiff::SignedDuration;
 use tenon_domain::claim::ClaimPhase;
@@ -240,97 +240,6 @@ fn a_mark_is_written_once_and_an_instance_keeps_its_offering() {
 }
 
 #[test]
-fn what_ec2_gives_in_part_is_launched_and_the_rest_planned_anew() {
-    let cluster = cluster(6);
-    for zone in ["us-east-1a", "us-east-1b"] {
-        for name in ["m6g.large", "m5.large", "m5.xlarge"] {
-            let pool = CapacityPool {
-                capacity_type: TargetCapacityType::OnDemand,
-                instance_type: InstanceType::parse(name).unwrap(),
-                zone: Zone::parse(zone).unwrap(),
-            };
-            cluster.world.ec2.set_capacity(pool, Some(1));
-        }
-    }
-    wake(&cluster);
-    let launched = phases(&cluster, ClaimPhase::Launched);
-    assert!((3..=6).contains(&launched), "{launched}");
-    check_settled(&cluster, launched);
-}
-
-#[test]
-fn a_lost_answer_is_replayed_under_its_token() {
-    for effect in [FaultEffect::AnswerLost, FaultEffect::RequestLost] {
-        let cluster = cluster(1);
-        fault(&cluster, Call::CreateFleet, effect);
-        wake(&cluster);
-        assert_eq!(phases(&cluster, ClaimPhase::Launched), 0);
-        let retried = cluster
-            .world
-            .signals
-            .take()
-            .into_iter()
-            .any(|rung| matches!(rung, RungBell::Wake { function: FunctionName::Provisioner, .. }));
-        assert!(retried);
-        advance(&cluster, SignedDuration::from_secs(30));
-        wake(&cluster);
-        let launched = phases(&cluster, ClaimPhase::Launched);
-        assert!(launched > 0);
-        check_settled(&cluster, launched);
-    }
-}
-
-#[test]
-fn a_throttled_launch_is_put_off_and_sent_as_it_was() {
-    let cluster = cluster(1);
-    let refused = Ec2Error::Throttled { action: "CreateFleet".to_owned() };
-    fault(&cluster, Call::CreateFleet, FaultEffect::Refused(refused));
-    wake(&cluster);
-    let before = cluster.launches().unwrap();
-    assert!(matches!(before[0].state, LaunchState::Requested { attempts: 1, .. }), "{before:?}");
-    wake(&cluster);
-    assert_eq!(cluster.world.ec2.requests().len(), 0, "not before its time");
-    advance(&cluster, SignedDuration::from_secs(6));
-    wake(&cluster);
-    check_settled(&cluster, 1);
-    assert_eq!(cluster.world.ec2.requests()[0].client_token, before[0].token);
-}
-
-#[test]
-fn after_the_tokens_time_instances_are_found_by_their_tag() {
-    for (effect, expected) in [(FaultEffect::AnswerLost, 1), (FaultEffect::RequestLost, 1)] {
-        let cluster = cluster(1);
-        fault(&cluster, Call::CreateFleet, effect);
-        wake(&cluster);
-        advance(&cluster, SignedDuration::from_mins(11));
-        wake(&cluster);
-        assert_eq!(phases(&cluster, ClaimPhase::Launched), 0, "EC2 may not show it yet");
-        advance(&cluster, SignedDuration::from_mins(2));
-        wake(&cluster);
-        check_settled(&cluster, expected);
-    }
-}
-
-#[test]
-fn a_refused_request_fails_with_the_peers_reason_and_isnt_repeated_at_once() {
-    let cluster = cluster(1);
-    cluster.world.ec2.deny(Call::CreateFleet, "no");
-    wake(&cluster);
-    let claims = cluster.claims().unwrap();
-    let tenon_domain::claim::ClaimState::LaunchFailed { failure, .. } = &claims[0].state else {
-        panic!("{claims:?}")
-    };
-    assert_eq!((failure.reason.as_str(), claims.len()), ("Unauthorized", 1));
-    wake(&cluster);
-    assert_eq!(cluster.claims().unwrap().len(), 1);
-    cluster.world.ec2.allow(Call::CreateFleet);
-    // A minute and the mark's jitter.
-    advance(&cluster, SignedDuration::from_secs(68));
-    wake(&cluster);
-    check_settled(&cluster, 1);
-}
-
-#[test]
 fn a_template_that_is_gone_is_made_anew_in_the_same_wake() {
     let mut cluster = cluster(1);
     wake(&cluster);
@@ -410,114 +319,6 @@ fn a_snapshot_of_the_future_launches_nothing_and_is_told_with_the_clock_to_set()
     cluster.beat(cluster.world.clock.now()).unwrap();
     wake(&cluster);
     assert!(!cluster.claims().unwrap().is_empty());
-}
-
-/// Polls a handler so many times, then drops it, as a crash would.
-fn crash_after(cluster: &Cluster, polls: usize) -> bool {
-    let function = Provisioner::default();
-    let scope = WakeScope::Cluster(cluster.name.clone());
-    let ports = stepping(&cluster.world);
-    let mut future = pin!(function.handle(&ports, &scope, &[]));
-    let mut context = Context::from_waker(Waker::noop());
-    (0..polls).any(|_| future.as_mut().poll(&mut context).is_ready())
-}
-
-#[test]
-fn a_cut_between_any_two_calls_ends_in_the_same_place() {
-    for polls in 1..60 {
-        let cluster = cluster(3);
-        let done = crash_after(&cluster, polls);
-        advance(&cluster, SignedDuration::from_secs(30));
-        wake(&cluster);
-        let launched = phases(&cluster, ClaimPhase::Launched);
-        assert!(launched > 0);
-        check_settled(&cluster, launched);
-        if done {
-            return;
-        }
-    }
-    panic!("the handler never ended");
-}
-
-#[test]
-fn two_at_once_never_launch_twice() {
-    for lead in 0..12 {
-        let cluster = cluster(3);
-        let (one, two) = (Provisioner::default(), Provisioner::default());
-        let scope = WakeScope::Cluster(cluster.name.clone());
-        let ports = stepping(&cluster.world);
-        let mut first = pin!(one.handle(&ports, &scope, &[]));
-        let mut second = pin!(two.handle(&ports, &scope, &[]));
-        let mut context = Context::from_waker(Waker::noop());
-        let mut ended = (false, false);
-        for turn in 0..400 {
-            if !ended.0 {
-                ended.0 = first.as_mut().poll(&mut context).is_ready();
-            }
-            if turn >= lead && !ended.1 {
-                ended.1 = second.as_mut().poll(&mut context).is_ready();
-            }
-        }
-        assert_eq!(ended, (true, true));
-        let launched = phases(&cluster, ClaimPhase::Launched);
-        assert!(launched > 0);
-        check_settled(&cluster, launched);
-    }
-}
-
-use stepping::stepping;
-
-/// A world whose every call is one suspension point.
-mod stepping {
-    use super::*;
-    use std::collections::BTreeMap;
-    use std::task::Poll;
-    use tenon_harness::Over;
-    use tenon_memory_table::MemoryTable;
-    use tenon_table::{Commit, CommitError, Consistency, Item, Key, Query, QueryPage, Table, TableError};
-
-    pub(super) fn stepping(world: &FunctionWorld) -> Over<SteppingTable> {
-        Over::of(world, SteppingTable(world.table.clone()))
-    }
-
-    async fn step() {
-        let mut waited = false;
-        std::future::poll_fn(|context| {
-            if std::mem::replace(&mut waited, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
-    }
-
-    pub(super) struct SteppingTable(MemoryTable);
-
-    impl Table for SteppingTable {
-        async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, TableError> {
-            step().await;
-            self.0.get(key, consistency).await
-        }
-        async fn batch_get(
-            &self,
-            keys: &[Key],
-            consistency: Consistency,
-        ) -> Result<BTreeMap<Key, Item>, TableError> {
-            step().await;
-            self.0.batch_get(keys, consistency).await
-        }
-        async fn query(&self, query: &Query) -> Result<QueryPage, TableError> {
-            step().await;
-            self.0.query(query).await
-        }
-        async fn commit(&self, commit: &Commit) -> Result<(), CommitError> {
-            step().await;
-            let outcome = self.0.commit(commit).await;
-            step().await;
-            outcome
-        }
-    }
 }
 
 /// A Node of the claim that reports so much CPU.

@@ -4,6 +4,7 @@ use tenon_domain::launch::Launch;
 use tenon_domain::unavailable::{Mark, Probe};
 use tenon_table::items::{keys, set};
 
+use super::crashes::crash_after;
 use super::*;
 
 const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
