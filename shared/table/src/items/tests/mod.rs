@@ -24,8 +24,12 @@ use super::*;
 use crate::key::VERSION;
 use crate::{Item, Key, Value, Write};
 
+mod claim_samples;
+mod class_samples;
 mod samples;
 
+use claim_samples::*;
+use class_samples::*;
 use samples::*;
 
 /// A kind's golden text; asserts that it reads back as the same value.

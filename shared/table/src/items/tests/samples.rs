@@ -1,45 +1,27 @@
-//! One item of each kind.
+//! One item of each other kind, and the values that samples share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_domain::api::node_class::{InstanceProfile, ResolvedSecurityGroup};
+use tenon_domain::Timestamp;
 use tenon_domain::boot::{BootFailure, BootFault, BootForm, BootRecord};
-use tenon_domain::catalog::facts::{Architecture, PlacementStrategy};
 use tenon_domain::catalog::{CapacityType, HeldOffering, LearnedMemory, LearnedRecord};
-use tenon_domain::claim::{
-    AnnouncementKind, Claim, ClaimPhase, ClaimState, CommandRole, InstanceAnnouncement, LaunchFailure,
-    LaunchedInstance, MinValuesState, RemovalReason, Terms,
-};
-use tenon_domain::class_status::{
-    ClassObservation, ClassStatus, ClassSubnet, ConditionReason, ConditionStatus, ImageFault, ImageNotices,
-    ImageRejection, ImageVariant, RefusedImage, RejectedImage, ResolvedImage, Seen as SeenPart,
-    SeenReservations,
-};
-use tenon_domain::command::{Command, CommandState};
+use tenon_domain::class_status::ConditionStatus;
 use tenon_domain::evidence::{CatalogPart, ErrorKind, PartOrigin};
-use tenon_domain::id::{ClaimName, ClusterName, CommandId, NamespacedName, NodeName, Region, Uid};
-use tenon_domain::image::{
-    BootMode, EnaSupport, ImageFacts, ImageRecord, ImageState, ImageVolume, RootDeviceType,
-};
+use tenon_domain::id::{ClaimName, ClusterName, Region};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
-use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
-use tenon_domain::launch_verdict::{ClassVerdicts, JudgedRequest, LaunchVerdict, VerdictOutcome};
 use tenon_domain::money::{Currency, UsdPerHour};
-use tenon_domain::placement::{ResolvedPlacementGroup, Tenancy};
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::registry::{
     Allowances, ClusterSettings, FeatureGate, GateName, Gates, Permission, Registry,
 };
 use tenon_domain::report::Shown;
-use tenon_domain::reservation::{ClassReservation, MatchCriteria, ReservationKind, ReservedCapacity};
 use tenon_domain::resources::{ResourceList, ResourceName};
-use tenon_domain::unavailable::{Mark, Probe, RequestDigest, UnavailableKey};
+use tenon_domain::unavailable::{Mark, Probe, UnavailableKey};
 use tenon_domain::wake::FunctionName;
-use tenon_domain::zonal_shift::{ShiftEnd, ShiftedZone};
-use tenon_domain::{SignedDuration, Timestamp};
 
 use super::super::*;
+use super::claim_samples::instance;
 
 pub(super) fn at(text: &str) -> Timestamp {
     format!("2026-01-01T{text}Z").parse().unwrap()
@@ -69,133 +51,6 @@ pub(super) fn requests() -> ResourceList {
     ResourceList::new()
         .with(ResourceName::CPU, Quantity::parse("3600m").unwrap())
         .with(ResourceName::MEMORY, Quantity::parse("6000Mi").unwrap())
-}
-
-pub(super) fn instance() -> LaunchedInstance {
-    LaunchedInstance {
-        id: "i-0abc".parse().unwrap(),
-        instance_type: "m5.large".parse().unwrap(),
-        zone: "us-east-1a".parse().unwrap(),
-        subnet: Some("subnet-0123456789abcdef0".parse().unwrap()),
-        reservation: None,
-        placement: None,
-        capacity_type: CapacityType::Spot,
-        image: "ami-0abc".parse().unwrap(),
-    }
-}
-
-pub(super) fn claim(state: ClaimState) -> Claim {
-    Claim {
-        name: name("default-3k9x2"),
-        revision: 4,
-        pool: "default".parse().unwrap(),
-        class: "linux".parse().unwrap(),
-        class_hash: Some("11148166120438674859".parse().unwrap()),
-        pool_hash: Some("14695981039346656037".parse().unwrap()),
-        security_groups: Some(["sg-1".parse().unwrap()].into()),
-        launch: "launch-7".parse().unwrap(),
-        created_at: at("00:00:00"),
-        state,
-        drift: None,
-        consolidatable: None,
-        announced: Some(InstanceAnnouncement {
-            kind: AnnouncementKind::ScheduledChange,
-            at: at("00:00:00"),
-            starts_at: Some(at("12:00:00")),
-        }),
-        role: CommandRole::None,
-        terms: Some(Terms {
-            expire_after: Some(SignedDuration::from_hours(720)),
-            termination_grace_period: Some(SignedDuration::from_mins(90)),
-            load_balancer_deregistration: Some(SignedDuration::from_secs(90)),
-        }),
-        min_values: MinValuesState::AsWritten,
-        tenancy: Tenancy::Default,
-        labels: BTreeMap::new(),
-        requests: requests(),
-    }
-}
-
-/// A claim in every phase, with all that can be known in it.
-pub(super) fn states() -> Vec<ClaimState> {
-    let at = at("00:00:05.25");
-    let node: NodeName = "ip-10-0-0-1.ec2.internal".parse().unwrap();
-    let command: CommandId = "command-1".parse().unwrap();
-    let reason = RemovalReason::SpotInterrupted;
-    let failure = LaunchFailure { reason: "InsufficientCapacityError".into(), message: "no capacity".into() };
-    let state = |phase| match phase {
-        ClaimPhase::Planned => ClaimState::Planned,
-        ClaimPhase::LaunchFailed => ClaimState::LaunchFailed { at, failure: failure.clone() },
-        ClaimPhase::Launched => ClaimState::Launched { instance: instance(), at },
-        ClaimPhase::Registered => ClaimState::Registered { instance: instance(), node: node.clone(), at },
-        ClaimPhase::Initialized => ClaimState::Initialized { instance: instance(), node: node.clone(), at },
-        ClaimPhase::Disrupting => {
-            ClaimState::Disrupting { instance: instance(), node: node.clone(), command: command.clone(), at }
-        }
-        ClaimPhase::Draining => ClaimState::Draining {
-            instance: instance(),
-            node: Some(node.clone()),
-            reason,
-            at,
-            deadline: Some(at),
-        },
-        ClaimPhase::Drained => ClaimState::Drained { instance: instance(), node: None, reason, at },
-        ClaimPhase::Terminating => {
-            ClaimState::Terminating { instance: instance(), node: Some(node.clone()), reason, at }
-        }
-        ClaimPhase::Terminated => ClaimState::Terminated { instance: None, node: None, reason, at },
-    };
-    ClaimPhase::ALL.into_iter().map(state).collect()
-}
-
-pub(super) fn launch() -> Launch {
-    Launch {
-        id: "launch-7".parse().unwrap(),
-        revision: 1,
-        pool: "default".parse().unwrap(),
-        class: "linux".parse().unwrap(),
-        token: "tenon-7".parse().unwrap(),
-        made_from: RequestDigest::parse("3k9x2"),
-        reservation: None,
-        placement: None,
-        request: "{\"v\":1}".into(),
-        claims: vec![
-            LaunchClaim {
-                name: name("default-3k9x2"),
-                pods: vec![Uid::parse("5d1c9f3a-58cc-4372-a567-0e02b2c3d479").unwrap()],
-            },
-            LaunchClaim { name: name("default-aaaaa"), pods: vec![] },
-            LaunchClaim { name: name("default-bbbbb"), pods: vec![Uid::parse("5d1c").unwrap()] },
-        ],
-        cause: LaunchCause::PendingPods,
-        created_at: at("00:00:00"),
-        state: LaunchState::Requested { attempts: 2, not_before: at("00:00:10") },
-    }
-}
-
-pub(super) fn launched_pods() -> LaunchedPods {
-    let pod = |name: &str| NamespacedName { namespace: "shop".into(), name: name.into() };
-    LaunchedPods {
-        launch: "launch-7".parse().unwrap(),
-        at: at("00:00:00"),
-        claims: vec![
-            ClaimPods { claim: name("default-3k9x2"), pods: vec![pod("web-1"), pod("web-2")] },
-            ClaimPods { claim: name("default-bbbbb"), pods: vec![pod("db.0")] },
-        ],
-    }
-}
-
-pub(super) fn command(state: CommandState) -> Command {
-    Command {
-        id: "command-1".parse().unwrap(),
-        revision: 2,
-        pool: "default".parse().unwrap(),
-        reason: RemovalReason::Drifted,
-        candidates: vec![name("default-3k9x2")],
-        replacements: vec![name("default-bbbbb")],
-        state,
-        created_at: at("00:00:00"),
-    }
 }
 
 pub(super) fn registry_entry() -> Registry {
@@ -235,109 +90,6 @@ pub(super) fn registry_entry() -> Registry {
     }
 }
 
-fn image_notices() -> ImageNotices {
-    ImageNotices {
-        rejected: vec![RejectedImage {
-            id: "ami-0def".parse().unwrap(),
-            name: "linux-2".into(),
-            reasons: vec![ImageRejection {
-                fault: ImageFault::TooYoung,
-                message: "is younger than `2h`".into(),
-            }],
-        }],
-        refused: vec![RefusedImage {
-            id: "ami-0def".parse().unwrap(),
-            message: "Not authorized for images: [ami-0def]".into(),
-            times: 2,
-            refresh: Some("1".into()),
-            until: at("02:00:00"),
-        }],
-        message: "not taking newer image `ami-0def`: is younger than `2h`".into(),
-        unreadable: None,
-        next_try: Some(at("02:00:00")),
-    }
-}
-
-pub(super) fn class_status() -> ClassStatus {
-    let observation = ClassObservation {
-        name: "linux".parse().unwrap(),
-        generation: 3,
-        uid: Some("0d1c2b3a-uid".parse().unwrap()),
-        spec_digest: "12ab".into(),
-        hash: Some("11148166120438674859".parse().unwrap()),
-        subnets: SeenPart::Holds(vec![ClassSubnet {
-            id: "subnet-0abc".parse().unwrap(),
-            zone: "us-east-1a".parse().unwrap(),
-            zone_id: "use1-az1".parse().unwrap(),
-            free_addresses: 250,
-            shifted: None,
-        }]),
-        security_groups: SeenPart::Holds(vec![ResolvedSecurityGroup {
-            id: "sg-0abc".parse().unwrap(),
-            name: "nodes".into(),
-        }]),
-        images: SeenPart::Holds(vec![ResolvedImage {
-            id: "ami-0abc".parse().unwrap(),
-            name: "linux-1".into(),
-            architecture: Architecture::Arm64,
-            variant: ImageVariant::Any,
-            boot_mode: Some(BootMode::Uefi),
-            created_at: at("00:00:00"),
-        }]),
-        image_notices: image_notices(),
-        instance_profile: SeenPart::Holds(InstanceProfile::Name("nodes".into())),
-        asked_profile: None,
-        profile_seen: None,
-        reservations: Some(SeenReservations {
-            right: ReservedCapacity::behind(
-                &Gates::default().with(GateName::ReservedCapacity, FeatureGate::Enabled),
-            )
-            .unwrap(),
-            seen: SeenPart::Holds(vec![ClassReservation {
-                id: "cr-0abc".parse().unwrap(),
-                owner: "111122223333".into(),
-                instance_type: "m5.large".parse().unwrap(),
-                zone: "us-east-1a".parse().unwrap(),
-                match_criteria: MatchCriteria::Targeted,
-                kind: ReservationKind::Default,
-                ends_at: Some(at("12:00:00")),
-                available: 3,
-            }]),
-        }),
-        placement_group: Some(SeenPart::Holds(ResolvedPlacementGroup {
-            id: "pg-0abc".parse().unwrap(),
-            name: "apart".into(),
-            strategy: PlacementStrategy::Partition,
-            partitions: Some(3),
-        })),
-        shifts: Some(SeenPart::Holds(BTreeSet::from([ShiftedZone {
-            zone_id: "use1-az1".parse().unwrap(),
-            end: ShiftEnd::At(at("06:00:00")),
-        }]))),
-        validation: SeenPart::Unseen {
-            reason: ConditionReason::ValidationIncomplete,
-            message: "EC2 throttled the dry run".into(),
-            next_try: at("00:01:00"),
-        },
-        validation_note: None,
-        unsupported: vec!["spec.context".into()],
-    };
-    ClassStatus::observed(observation, None, at("00:00:30"))
-}
-
-pub(super) fn verdicts() -> ClassVerdicts {
-    let digest = RequestDigest::of(["linux"]);
-    let request = JudgedRequest { digest: &digest, refresh: Some("1") };
-    let reason = ConditionReason::RunInstancesAuthCheckFailed;
-    let message = "EC2 denies `ec2:RunInstances`".into();
-    let denied = VerdictOutcome::Denied { reason, message, image: Some("ami-0abc".parse().unwrap()) };
-    let launched = LaunchVerdict::of_launch(None, request, &Architecture::X86_64, at("00:00:20"));
-    let of = |answer| LaunchVerdict::of_dry_run(None, request, &Architecture::Arm64, answer, at("00:00:30"));
-    let templates = BTreeSet::from(["tenon-prod-1".to_owned()]);
-    let denied = LaunchVerdict { templates, ..of(denied) };
-    ClassVerdicts::default().with(denied).with(launched.unwrap())
-}
-
 pub(super) fn pool_status() -> PoolStatus {
     PoolStatus {
         name: "default".parse().unwrap(),
@@ -353,38 +105,6 @@ pub(super) fn pool_status() -> PoolStatus {
             since: at("00:00:00"),
         }],
     }
-}
-
-pub(super) fn image_record() -> ImageRecord {
-    ImageRecord {
-        revision: 2,
-        id: "ami-0abc".parse().unwrap(),
-        name: "linux-1".into(),
-        state: ImageState::Pending,
-        architecture: Some(Architecture::X86_64),
-        created_at: Some(at("00:00:00")),
-        owner: "111122223333".into(),
-        owner_alias: Some("self".into()),
-        tags: tags(&[("team", "images")]),
-        deprecated_at: None,
-        facts: ImageFacts {
-            boot_mode: Some(BootMode::UefiPreferred),
-            ena: Some(EnaSupport::Enabled),
-            platform: None,
-            root_device_type: Some(RootDeviceType::Ebs),
-            root_device_name: Some("/dev/xvda".into()),
-            volumes: BTreeMap::from([(
-                "/dev/xvda".into(),
-                ImageVolume { snapshot: Some("snap-0abc".into()), size_gib: Some(8), encrypted: Some(true) },
-            )]),
-        },
-        first_seen_at: at("00:00:00"),
-        seen_at: at("00:00:01"),
-    }
-}
-
-pub(super) fn image_sweep() -> ImageSweep {
-    ImageSweep { at: at("00:00:01"), queries: strings(&["12ab", "34cd"]) }
 }
 
 pub(super) fn mark() -> Mark {
