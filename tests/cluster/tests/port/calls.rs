@@ -1,49 +1,33 @@
-//! The agent's port on a real API server, under the agent's own rights: each call, the meaning of each refusal, and
-//! the need for every verb of its roles.
-//!
-//! Run by `tests/servers/control-plane -- cargo test --workspace --test port -- --ignored`.
-
-#![expect(clippy::expect_used, reason = "helpers of an integration test fail as tests do")]
+//! Every call that the agent makes, with what the port says of it, and the objects that the calls are about.
 
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use serde_json::{Value, json};
 use tenon_cluster_tests::Cluster;
-use tenon_domain::manifest;
 use tenon_kube::lease::{Election, Leadership};
 use tenon_kube::{KubeClient, Listing, watched};
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 use tenon_snapshot::{Deletion, Eviction, Kube, KubeError, Note, NoteKind, Precondition};
 
-/// The agent's rights, as the chart installs them.
-const RBAC: &str = include_str!("../../../infra/chart/rbac.yaml");
+use super::rights::{grants, roles, wait_for_right};
+
 const NAMESPACE: &str = "tenon-system";
 /// Nothing here takes the API server as long.
-const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-struct PortWorld {
-    admin: Cluster,
-    agent: Cluster,
-    kube: KubeClient,
-    number: u32,
+pub(crate) struct PortWorld {
+    pub(crate) admin: Cluster,
+    pub(crate) agent: Cluster,
+    pub(crate) kube: KubeClient,
+    pub(crate) number: u32,
 }
 
 type Told = Result<(), String>;
 
-fn told(what: &str) -> impl Fn(KubeError) -> String + '_ {
-    move |error| {
-        let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-        format!("{what}: {error}: {cause}")
-    }
-}
-
 /// The agent's own client.
-async fn client() -> tenon_kube::Client {
+pub(crate) async fn client() -> tenon_kube::Client {
     let path = std::env::var("TENON_AGENT_KUBECONFIG").expect("run it by tests/servers/control-plane");
     let file = kube::config::Kubeconfig::read_from(&path).expect("the kubeconfig can be read");
     let options = kube::config::KubeConfigOptions::default();
@@ -52,7 +36,7 @@ async fn client() -> tenon_kube::Client {
 }
 
 impl PortWorld {
-    async fn new(listing: Listing) -> Self {
+    pub(crate) async fn new(listing: Listing) -> Self {
         let (admin, agent) = (Cluster::admin().await, Cluster::agent().await);
         admin.install_definitions().await;
         admin.apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {NAMESPACE}}}}}")).await;
@@ -68,7 +52,7 @@ impl PortWorld {
         Self { admin, agent, kube, number: 0 }
     }
 
-    fn name(&mut self, what: &str) -> String {
+    pub(crate) fn name(&mut self, what: &str) -> String {
         self.number += 1;
         let at = jiff::Timestamp::now().as_microsecond();
         format!("{what}-{at}-{}", self.number)
@@ -80,7 +64,12 @@ impl PortWorld {
     }
 
     /// Waits until the store shows the expected state.
-    async fn seen(&self, kind: Kind, name: &str, is: impl Fn(&Value) -> bool) -> Result<Object, String> {
+    pub(crate) async fn seen(
+        &self,
+        kind: Kind,
+        name: &str,
+        is: impl Fn(&Value) -> bool,
+    ) -> Result<Object, String> {
         let start = Instant::now();
         loop {
             let all = self.kube.list(kind).await.map_err(told("list"))?;
@@ -94,7 +83,7 @@ impl PortWorld {
         }
     }
 
-    async fn pod_uid(&self, key: &ObjectKey) -> Result<String, String> {
+    pub(crate) async fn pod_uid(&self, key: &ObjectKey) -> Result<String, String> {
         let start = Instant::now();
         loop {
             let pods = self.kube.pods().await.map_err(told("list pods"))?;
@@ -108,7 +97,7 @@ impl PortWorld {
         }
     }
 
-    async fn pod(&mut self, label: &str) -> ObjectKey {
+    pub(crate) async fn pod(&mut self, label: &str) -> ObjectKey {
         let name = self.name("port");
         self.apply(json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": name, "namespace": "default", "labels": {"app": label}},
@@ -116,7 +105,7 @@ impl PortWorld {
             .await
     }
 
-    async fn budget(&mut self, label: &str) {
+    pub(crate) async fn budget(&mut self, label: &str) {
         let name = self.name("port");
         self.apply(json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
             "metadata": {"name": name, "namespace": "default"},
@@ -126,7 +115,7 @@ impl PortWorld {
     }
 
     /// Every call that the agent makes.
-    async fn all(&mut self) -> Told {
+    pub(crate) async fn all(&mut self) -> Told {
         self.lists().await?;
         self.nodes().await?;
         self.pods().await?;
@@ -136,7 +125,7 @@ impl PortWorld {
         self.leases().await
     }
 
-    async fn lists(&mut self) -> Told {
+    pub(crate) async fn lists(&mut self) -> Told {
         let version = self.kube.version().await.map_err(told("version"))?;
         assert!(version.starts_with("1.") && version.split('.').count() == 2, "{version}");
         for kind in watched() {
@@ -364,204 +353,14 @@ impl PortWorld {
     }
 }
 
+fn told(what: &str) -> impl Fn(KubeError) -> String + '_ {
+    move |error| {
+        let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        format!("{what}: {error}: {cause}")
+    }
+}
+
 fn condition(kind: &str) -> Value {
     json!({"type": kind, "status": "True", "reason": "Because", "message": "", "observedGeneration": 1,
         "lastTransitionTime": "2026-01-01T00:00:00Z"})
-}
-
-fn roles() -> Vec<Value> {
-    manifest::objects("rbac.yaml", RBAC)
-}
-
-/// Group, resource, verb and name of all that a role grants.
-fn grants(role: &Value) -> Vec<(String, String, String, String)> {
-    let texts = |rule: &Value, field: &str| -> Vec<String> {
-        let list = rule.get(field).and_then(Value::as_array).cloned().unwrap_or_default();
-        list.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect()
-    };
-    let mut found = Vec::new();
-    for rule in role.get("rules").and_then(Value::as_array).into_iter().flatten() {
-        let name = texts(rule, "resourceNames").into_iter().next().unwrap_or_default();
-        for group in texts(rule, "apiGroups") {
-            for resource in texts(rule, "resources") {
-                for verb in texts(rule, "verbs") {
-                    found.push((group.clone(), resource.clone(), verb, name.clone()));
-                }
-            }
-        }
-    }
-    found
-}
-
-/// The role without one verb on one resource: the rule is split by resources.
-fn without(role: &Value, (group, resource, verb, name): (&str, &str, &str, &str)) -> Value {
-    let mut rules = Vec::new();
-    for grant in grants(role) {
-        if (grant.0.as_str(), grant.1.as_str(), grant.2.as_str(), grant.3.as_str())
-            == (group, resource, verb, name)
-        {
-            continue;
-        }
-        let names = if grant.3.is_empty() { Value::Null } else { json!([grant.3]) };
-        rules.push(json!({"apiGroups": [grant.0], "resources": [grant.1], "verbs": [grant.2], "resourceNames": names}));
-    }
-    let mut role = role.clone();
-    role.as_object_mut().expect("a role is a map").insert("rules".to_owned(), Value::Array(rules));
-    role
-}
-
-/// Waits until the API server's authorizer knows.
-async fn wait_for_right(
-    agent: &Cluster,
-    role: &Value,
-    (group, resource, verb, name): (&str, &str, &str, &str),
-    expected: bool,
-) {
-    let namespace = text(role, "/metadata/namespace").map(str::to_owned);
-    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let attributes = ResourceAttributes {
-        group: some(group),
-        resource: Some(resource.to_owned()),
-        subresource: some(subresource),
-        verb: Some(verb.to_owned()),
-        name: some(name),
-        namespace,
-        ..ResourceAttributes::default()
-    };
-    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
-    let review = SelfSubjectAccessReview { spec, ..Default::default() };
-    let api: Api<SelfSubjectAccessReview> = Api::all(agent.client());
-    let start = Instant::now();
-    loop {
-        let answer = api
-            .create(&PostParams::default(), &review)
-            .await
-            .expect("everybody may ask for their own rights");
-        if answer.status.is_some_and(|status| status.allowed == expected) {
-            return;
-        }
-        assert!(start.elapsed() < SOON, "`{verb}` on `{resource}` should be {expected} by now");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
-#[tokio::test]
-#[ignore = "needs tests/servers/control-plane"]
-async fn each_call_is_allowed_and_does_what_the_port_says() {
-    for listing in [Listing::Streamed, Listing::Paged] {
-        let mut world = PortWorld::new(listing).await;
-        world.all().await.expect("the agent's own role is enough");
-    }
-}
-
-#[tokio::test]
-#[ignore = "needs tests/servers/control-plane"]
-async fn budgets_refuse_evictions() {
-    let mut world = PortWorld::new(Listing::Streamed).await;
-    let label = world.name("app");
-    let pod = world.pod(&label).await;
-    let uid = world.pod_uid(&pod).await.expect("it is seen");
-    // A pod that isn't ready may be evicted unless the policy requires a healthy budget; so it must run.
-    let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(world.admin.client(), "default");
-    let running =
-        json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
-    let patch = kube::api::Patch::Merge(&running);
-    api.patch_status(&pod.name, &kube::api::PatchParams::default(), &patch)
-        .await
-        .expect("an admin may say so");
-    world.budget(&label).await;
-    let start = Instant::now();
-    let refused = loop {
-        let eviction = world.kube.evict(&pod, &uid).await.expect("it is an answer");
-        if let Eviction::TooManyRequests { message } = eviction {
-            break message;
-        }
-        assert!(start.elapsed() < SOON, "the budget doesn't cover it: {eviction:?}");
-    };
-    assert!(refused.contains("disruption budget"), "{refused}");
-    world.budget(&label).await;
-    let start = Instant::now();
-    loop {
-        let two = world.kube.evict(&pod, &uid).await.expect("it is an answer");
-        match two {
-            Eviction::TooManyRequests { message } if message.contains("more than one") => break,
-            other @ (Eviction::Evicted
-            | Eviction::NotFound
-            | Eviction::TooManyRequests { .. }
-            | Eviction::Conflict) => assert!(start.elapsed() < SOON, "{other:?}"),
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-#[tokio::test]
-#[ignore = "needs tests/servers/control-plane"]
-async fn every_verb_is_needed() {
-    // Each list is requested in both ways, so both rights are needed.
-    let _granted = PortWorld::new(Listing::Streamed).await;
-    let mut superfluous = Vec::new();
-    for role in roles().iter().filter(|role| role.get("rules").is_some()) {
-        for (group, resource, verb, name) in grants(role) {
-            let grant = (group.as_str(), resource.as_str(), verb.as_str(), name.as_str());
-            let admin = Cluster::admin().await;
-            let agent = Cluster::agent().await;
-            admin.apply_object(&without(role, grant)).await;
-            wait_for_right(&agent, role, grant, false).await;
-            let mut failed = None;
-            for listing in [Listing::Streamed, Listing::Paged] {
-                let kube = KubeClient::start(client().await, listing, "port");
-                let mut world = PortWorld { admin: admin.clone(), agent: agent.clone(), kube, number: 0 };
-                let needs_all = verb != "list" && verb != "watch";
-                let told = if needs_all { world.all().await } else { world.lists().await };
-                failed = failed.or(told.err());
-                if failed.is_some() {
-                    break;
-                }
-            }
-            match failed {
-                Some(told) => println!("without `{verb}` on `{resource}.{group}`: {told}"),
-                None => superfluous.push(format!("`{verb}` on `{resource}.{group}` {name}")),
-            }
-            admin.apply_object(role).await;
-            wait_for_right(&agent, role, grant, true).await;
-        }
-    }
-    assert!(superfluous.is_empty(), "nothing needs {}", superfluous.join(", "));
-}
-
-#[tokio::test]
-#[ignore = "needs tests/servers/control-plane"]
-async fn a_kind_without_its_definition_is_unknown() {
-    let agent = Cluster::agent().await;
-    let unknown = tenon_kube::classify::classify(
-        tenon_kube::classify::KubeCall { verb: "list", kind: Kind::NodePool, part: "", key: None },
-        agent
-            .client()
-            .request::<Value>(
-                kube::core::Request::new("/apis/karpenter.sh/v99/nodepools")
-                    .list(&kube::api::ListParams::default())
-                    .expect("a request can be made"),
-            )
-            .await
-            .expect_err("there is no such version"),
-    );
-    let denied = matches!(&unknown, KubeError::Unavailable(cause) if cause.to_string().contains("`list`"));
-    assert!(denied || matches!(unknown, KubeError::UnknownKind { .. }), "{unknown:?}");
-}
-
-#[tokio::test]
-#[ignore = "needs tests/servers/control-plane"]
-async fn changes_are_told_and_what_nobody_reads_is_not() {
-    let world = PortWorld::new(Listing::Streamed).await;
-    let name = format!("port-{}", std::process::id());
-    let node =
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"a": "1"}}});
-    let mut changes = world.kube.changes();
-    world.kube.list(Kind::Namespace).await.expect("it is allowed");
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    changes.mark_unchanged();
-    world.admin.apply_object(&node).await;
-    tokio::time::timeout(SOON, changes.changed()).await.expect("it is told").expect("the watches are there");
-    world.seen(Kind::Namespace, &name, |_| true).await.expect("it is seen");
 }
