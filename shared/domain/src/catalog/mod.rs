@@ -14,6 +14,7 @@ pub mod node_shape;
 pub mod offering;
 pub mod option;
 pub mod parts;
+pub mod places;
 pub mod reserved;
 pub mod settings;
 
@@ -25,6 +26,7 @@ pub use learned::{Learned, LearnedOf, LearnedRecord, MemoryBounds, MemoryReport,
 pub use node_shape::{LearnedMemory, NodeShape, node_shape};
 pub use offering::{Availability, CapacityType, Offering, OfferingRank, PriceRank, Unavailability};
 pub use option::{InstanceTypeOption, OptionRank, Surroundings, find_option};
-pub use parts::{Catalog, ClassNodes, Exhaustion, PartData, Places, SpotPrices, ZoneOfferings};
+pub use parts::{Catalog, PartData, SpotPrices, ZoneOfferings};
+pub use places::{ClassNodes, Exhaustion, Places};
 pub use reserved::OfferedReservation;
 pub use settings::{AmiFamily, NodeSettings};

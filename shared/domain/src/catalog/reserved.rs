@@ -9,7 +9,8 @@
 
 use crate::catalog::offering::{Availability, CapacityType, Offering, Unavailability};
 use crate::catalog::option::InstanceTypeOption;
-use crate::catalog::parts::{Catalog, ClassNodes, Exhaustion};
+use crate::catalog::parts::Catalog;
+use crate::catalog::places::{ClassNodes, Exhaustion};
 use crate::id::ReservationId;
 use crate::money::UsdPerHour;
 use crate::reservation::{ClassReservation, ReservationKind, ReservationState, Reservations};
