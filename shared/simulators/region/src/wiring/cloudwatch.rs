@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::read::{WiringError, wrong};
+use super::stack::{WiringError, wrong};
 use crate::yaml;
 
 /// How the functions' logs are kept.

@@ -8,6 +8,7 @@
 mod cloudwatch;
 mod pattern;
 mod read;
+mod stack;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -19,7 +20,8 @@ use tenon_domain::wake::FunctionName;
 
 pub use cloudwatch::{LogClass, LogSettings, PlatformLines, alarm_metrics, log_settings};
 pub use pattern::{EventPattern, PatternError};
-pub use read::{WiringError, read_cluster, read_region};
+pub use read::{read_cluster, read_region};
+pub use stack::WiringError;
 
 /// Lambda's waits before it runs a failed asynchronous invocation again. Source: Lambda's guide, "How Lambda handles
 /// errors and retries with asynchronous invocation", read 2026-11.
