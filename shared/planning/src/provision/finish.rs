@@ -200,19 +200,12 @@ pub(crate) fn usable_offering(
     option: &InstanceTypeOption,
     offering: &Offering,
 ) -> UsableOffering {
-    UsableOffering {
-        instance_type: option.facts.name.clone(),
-        zone: offering.zone.clone(),
-        zone_id: offering.zone_id.clone(),
-        capacity_type: offering.capacity_type,
-        reservation: offering.reservation.clone(),
-        price: offering.price,
-        asked: if OpenOfferings::Available.includes(pool, offering) {
-            AskReason::Available
-        } else {
-            AskReason::Probe
-        },
-    }
+    let asked = if OpenOfferings::Available.includes(pool, offering) {
+        AskReason::Available
+    } else {
+        AskReason::Probe
+    };
+    UsableOffering::of(option, offering, asked)
 }
 
 /// A class's requirements with the types, zones and capacity types of a claim.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use tenon_domain::catalog::{CapacityType, OfferedReservation};
+use tenon_domain::catalog::{CapacityType, InstanceTypeOption, OfferedReservation, Offering};
 use tenon_domain::claim::{MinValuesState, Terms};
 use tenon_domain::class_hash::PoolHash;
 use tenon_domain::id::{ClaimName, InstanceType, NodeClassName, NodePoolName, Zone, ZoneId};
@@ -94,6 +94,21 @@ pub struct UsableOffering {
     pub price: Option<UsdPerHour>,
     /// The reason for asking EC2.
     pub asked: AskReason,
+}
+
+impl UsableOffering {
+    /// An offering of a type, as claims have it.
+    pub(crate) fn of(option: &InstanceTypeOption, offering: &Offering, asked: AskReason) -> Self {
+        Self {
+            instance_type: option.facts.name.clone(),
+            zone: offering.zone.clone(),
+            zone_id: offering.zone_id.clone(),
+            capacity_type: offering.capacity_type,
+            reservation: offering.reservation.clone(),
+            price: offering.price,
+            asked,
+        }
+    }
 }
 
 /// The reason for asking EC2 for an offering.

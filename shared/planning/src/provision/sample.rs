@@ -30,16 +30,7 @@ pub fn sample(input: &PoolInput, architecture: &Architecture) -> Option<PlannedC
         let offerings = option.offerings.iter();
         let open = offerings
             .filter(|offering| !offering.availability.is_lasting() && offering.goes_with(&requirements));
-        open.map(|offering| UsableOffering {
-            instance_type: option.facts.name.clone(),
-            zone: offering.zone.clone(),
-            zone_id: offering.zone_id.clone(),
-            capacity_type: offering.capacity_type,
-            reservation: offering.reservation.clone(),
-            price: offering.price,
-            asked: AskReason::Available,
-        })
-        .collect()
+        open.map(|offering| UsableOffering::of(option, offering, AskReason::Available)).collect()
     };
     let mut types: Vec<Vec<UsableOffering>> = input.types.iter().filter(fits).map(usable).collect();
     // A reservation is used up at times, and its launches have a template of their own.
