@@ -34,6 +34,16 @@ const CHECK_FAILS: SignedDuration = SignedDuration::from_mins(2);
 /// several none is replaced.
 pub(crate) fn sicken(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
     let Some(site) = region.site(cluster) else { return };
+    let Some(nodes) = breakable(region, cluster, dice) else { return };
+    if let Some(node) = dice.pick(&nodes) {
+        site.cluster().set_node_condition(name(node), SICK, "False");
+    }
+}
+
+/// The initialised Nodes, one of which may become unhealthy. Mostly none of them may while one is; now and then all become
+/// well again instead.
+fn breakable(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) -> Option<Vec<Object>> {
+    let site = region.site(cluster)?;
     let initialized = |node: &Object| text(node, &label(INITIALIZED)) == Some("true");
     let nodes: Vec<Object> = site.cluster().objects(Kind::Node).into_iter().filter(initialized).collect();
     if nodes.iter().any(|node| is_unhealthy(region, node)) && !dice.permille(100) {
@@ -41,9 +51,9 @@ pub(crate) fn sicken(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut
             heal(region, cluster);
             mend(region, cluster);
         }
-    } else if let Some(node) = dice.pick(&nodes) {
-        site.cluster().set_node_condition(name(node), SICK, "False");
+        return None;
     }
+    Some(nodes)
 }
 
 /// Makes all Nodes well again.
@@ -58,15 +68,7 @@ pub(crate) fn heal(region: &SimulatedRegion, cluster: &ClusterName) {
 /// with it. Mostly one is unhealthy at a time, as in [`sicken`].
 pub(crate) fn impair(region: &SimulatedRegion, cluster: &ClusterName, dice: &mut Dice) {
     let Some(site) = region.site(cluster) else { return };
-    let initialized = |node: &Object| text(node, &label(INITIALIZED)) == Some("true");
-    let nodes: Vec<Object> = site.cluster().objects(Kind::Node).into_iter().filter(initialized).collect();
-    if nodes.iter().any(|node| is_unhealthy(region, node)) && !dice.permille(100) {
-        if dice.permille(200) {
-            heal(region, cluster);
-            mend(region, cluster);
-        }
-        return;
-    }
+    let Some(nodes) = breakable(region, cluster, dice) else { return };
     let check = if dice.permille(500) { StatusCheck::Instance } else { StatusCheck::System };
     if let Some(node) = dice.pick(&nodes)
         && let Some(id) = instance_of(node)
