@@ -27,6 +27,7 @@ use tenon_ec2::{Ec2, Ec2Error, LaunchRights};
 use crate::call::{self, CallEffect, FailedCall, FailedCallSink};
 use crate::filters::{self, list};
 use crate::launch_sessions::LaunchSessions;
+use crate::paging::{AllPages, size, spot_place, token};
 use crate::reading::{Malformed, next};
 use crate::settings::{retries, timeouts};
 use crate::templates::NumberTooLarge;
@@ -36,9 +37,6 @@ use crate::{fleet, images, instances, network, placement, prices, reservations, 
 const TYPES_PAGE: i32 = 100;
 const TEMPLATES_PAGE: i32 = 200;
 const LARGE_PAGE: i32 = 1000;
-/// The most pages of an unpaged answer of the port: ten times EC2's quotas of subnets (200 a VPC) and security groups
-/// (2,500 a region). A longer list has a broken token.
-const PAGES_MAX: usize = 25;
 /// Products of Linux spot prices; the second is for accounts that had EC2-Classic.
 const LINUX: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
 
@@ -153,40 +151,11 @@ fn read<T, U>(
     items.iter().map(read).collect::<Result<_, _>>().map_err(|malformed| malformed.into_error(action))
 }
 
-fn token(page: Option<PageToken>) -> Option<String> {
-    page.map(|PageToken(token)| token)
-}
-
-/// A page size, where EC2 takes one.
-fn size(of_page: i32, named: usize) -> Option<i32> {
-    (named == 0).then_some(of_page)
-}
-
-fn endless(action: &str) -> Ec2Error {
-    Ec2Error::Invalid {
-        action: action.to_owned(),
-        code: "TooManyPages".to_owned(),
-        message: format!("the answer has more than {PAGES_MAX} pages"),
-    }
-}
-
 fn unwritable(action: &'static str) -> impl Fn(NumberTooLarge) -> Ec2Error {
     move |error| Ec2Error::Invalid {
         action: action.to_owned(),
         code: "InvalidParameterValue".to_owned(),
         message: error.to_string(),
-    }
-}
-
-/// The start of a list of spot prices and EC2's token: every page asks for prices at the same moment.
-fn spot_place(page: Option<PageToken>, now: DateTime) -> (DateTime, Option<String>) {
-    let placed = page.and_then(|PageToken(text)| {
-        let (secs, token) = text.split_once(' ')?;
-        Some((DateTime::from_secs(secs.parse().ok()?), token.to_owned()))
-    });
-    match placed {
-        Some((start, token)) => (start, Some(token)),
-        None => (DateTime::from_secs(now.secs()), None),
     }
 }
 
@@ -271,24 +240,21 @@ impl Ec2 for AwsEc2 {
 
     async fn describe_subnets(&self, filter: &ResourceFilter) -> Result<Vec<Subnet>, Ec2Error> {
         let action = "DescribeSubnets";
-        let (mut found, mut page) = (Vec::new(), None);
-        for _ in 0..PAGES_MAX {
+        let mut pages = AllPages::new(action);
+        loop {
             let call = self
                 .client
                 .describe_subnets()
                 .set_max_results(size(LARGE_PAGE, filter.ids.len()))
                 .set_subnet_ids(list(filter.ids.clone()))
                 .set_filters(list(filters::tags(&filter.tags)))
-                .set_next_token(token(page));
+                .set_next_token(pages.token());
             let answer = self.answer(action, call.send().await)?;
-            found.extend(read(action, answer.subnets(), network::subnet)?);
-            page = next(answer.next_token.as_deref());
-            if page.is_none() {
-                found.sort();
-                return Ok(found);
+            let page = read(action, answer.subnets(), network::subnet)?;
+            if let Some(all) = pages.add(page, next(answer.next_token.as_deref()))? {
+                return Ok(all);
             }
         }
-        Err(endless(action))
     }
 
     async fn describe_security_groups(
@@ -296,46 +262,40 @@ impl Ec2 for AwsEc2 {
         filter: &ResourceFilter,
     ) -> Result<Vec<SecurityGroup>, Ec2Error> {
         let action = "DescribeSecurityGroups";
-        let (mut found, mut page) = (Vec::new(), None);
-        for _ in 0..PAGES_MAX {
+        let mut pages = AllPages::new(action);
+        loop {
             let call = self
                 .client
                 .describe_security_groups()
                 .set_max_results(size(LARGE_PAGE, filter.ids.len()))
                 .set_group_ids(list(filter.ids.clone()))
                 .set_filters(list(filters::groups(filter)))
-                .set_next_token(token(page));
+                .set_next_token(pages.token());
             let answer = self.answer(action, call.send().await)?;
-            found.extend(read(action, answer.security_groups(), network::security_group)?);
-            page = next(answer.next_token.as_deref());
-            if page.is_none() {
-                found.sort();
-                return Ok(found);
+            let page = read(action, answer.security_groups(), network::security_group)?;
+            if let Some(all) = pages.add(page, next(answer.next_token.as_deref()))? {
+                return Ok(all);
             }
         }
-        Err(endless(action))
     }
 
     async fn describe_snapshots(&self, filter: &ResourceFilter) -> Result<Vec<VolumeSnapshot>, Ec2Error> {
         let action = "DescribeSnapshots";
-        let (mut found, mut page) = (Vec::new(), None);
-        for _ in 0..PAGES_MAX {
+        let mut pages = AllPages::new(action);
+        loop {
             let call = self
                 .client
                 .describe_snapshots()
                 .set_max_results(size(LARGE_PAGE, filter.ids.len()))
                 .set_snapshot_ids(list(filter.ids.clone()))
                 .set_filters(list(filters::tags(&filter.tags)))
-                .set_next_token(token(page));
+                .set_next_token(pages.token());
             let answer = self.answer(action, call.send().await)?;
-            found.extend(read(action, answer.snapshots(), images::snapshot)?);
-            page = next(answer.next_token.as_deref());
-            if page.is_none() {
-                found.sort();
-                return Ok(found);
+            let page = read(action, answer.snapshots(), images::snapshot)?;
+            if let Some(all) = pages.add(page, next(answer.next_token.as_deref()))? {
+                return Ok(all);
             }
         }
-        Err(endless(action))
     }
 
     async fn describe_capacity_reservations(
@@ -343,24 +303,21 @@ impl Ec2 for AwsEc2 {
         filter: &CapacityReservationFilter,
     ) -> Result<Vec<CapacityReservation>, Ec2Error> {
         let action = "DescribeCapacityReservations";
-        let (mut found, mut page) = (Vec::new(), None);
-        for _ in 0..PAGES_MAX {
+        let mut pages = AllPages::new(action);
+        loop {
             let call = self
                 .client
                 .describe_capacity_reservations()
                 .set_max_results(size(LARGE_PAGE, filter.ids.len()))
                 .set_capacity_reservation_ids(list(filter.ids.clone()))
                 .set_filters(list(filters::reservations(filter)))
-                .set_next_token(token(page));
+                .set_next_token(pages.token());
             let answer = self.answer(action, call.send().await)?;
-            found.extend(read(action, answer.capacity_reservations(), reservations::reservation)?);
-            page = next(answer.next_token.as_deref());
-            if page.is_none() {
-                found.sort();
-                return Ok(found);
+            let page = read(action, answer.capacity_reservations(), reservations::reservation)?;
+            if let Some(all) = pages.add(page, next(answer.next_token.as_deref()))? {
+                return Ok(all);
             }
         }
-        Err(endless(action))
     }
 
     async fn describe_placement_groups(

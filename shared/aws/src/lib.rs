@@ -19,6 +19,7 @@ mod instance_profiles;
 mod instances;
 mod launch_sessions;
 mod network;
+mod paging;
 mod parameters;
 mod placement;
 mod prices;
