@@ -22,10 +22,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::classify::{KubeCall, VERSION_PATH, classify, classify_eviction};
+use crate::kept::{KeptObject, ObjectName, keep_object, name_of};
 use crate::notes::Notes;
 use crate::prune::{ObjectForm, Pruned};
 use crate::resource::collection;
-use crate::store::{Cell, Changes, KeptObject, ListAnswer, ObjectName, keep_object, name_of};
+use crate::store::{Cell, Changes, ListAnswer};
 use crate::watch::{Listing, watch_objects, watch_pods, watched};
 
 /// The timeout of a call; the agent's next step repeats it. A leader that hangs here loses its lease.

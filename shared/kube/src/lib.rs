@@ -5,6 +5,7 @@
 
 pub mod classify;
 mod client;
+mod kept;
 pub mod lease;
 mod notes;
 mod prune;

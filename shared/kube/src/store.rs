@@ -7,15 +7,15 @@
 //! a newer one; the agent's own writes are visible at once.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use tenon_snapshot::object::{self, Kind, Object, text};
-use tenon_snapshot::{KubeError, ObjectChange, PodRef, Versions};
+use tenon_snapshot::object::Kind;
+use tenon_snapshot::{KubeError, ObjectChange, Versions};
 use tokio::sync::watch;
 
 use crate::classify::Denied;
+use crate::kept::{KeptObject, ObjectName};
 
 /// After failing for so long, a watch counts as broken. Shorter failures come from the restart of a load balancer or an
 /// API server.
@@ -23,74 +23,6 @@ const TROUBLE_FOR: Duration = Duration::from_secs(10);
 /// A failed watch is retried, and fails again, within this time, including the connection's timeout. So a watch without
 /// a failure for longer works again, even without any event.
 const TROUBLE_OVER_AFTER: Duration = Duration::from_secs(15);
-
-/// Namespace and name.
-pub(crate) type ObjectName = (String, String);
-
-/// A stored object.
-pub(crate) trait KeptObject: Clone + Send + 'static {
-    /// `metadata.resourceVersion`.
-    fn version(&self) -> &str;
-    /// `metadata.uid`.
-    fn uid(&self) -> &str;
-    /// Whether both are equal apart from their version.
-    fn is_like(&self, other: &Self) -> bool;
-    /// Whether it is a pending pod.
-    fn waits(&self) -> bool;
-    /// Whether it has a deletion timestamp.
-    fn is_deleted(&self) -> bool;
-}
-
-impl KeptObject for PodRef {
-    fn version(&self) -> &str {
-        &self.version
-    }
-
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    fn is_like(&self, other: &Self) -> bool {
-        (**self).is_like(other) && self.deleted_at == other.deleted_at
-    }
-
-    fn waits(&self) -> bool {
-        self.node.is_none()
-    }
-
-    fn is_deleted(&self) -> bool {
-        self.deleted_at.is_some()
-    }
-}
-
-impl KeptObject for Object {
-    fn version(&self) -> &str {
-        text(self, "/metadata/resourceVersion").unwrap_or_default()
-    }
-
-    fn uid(&self) -> &str {
-        object::uid(self)
-    }
-
-    fn is_like(&self, other: &Self) -> bool {
-        let without_version = |object: &Value| {
-            let mut object = object.clone();
-            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.remove("resourceVersion");
-            }
-            object
-        };
-        without_version(self) == without_version(other)
-    }
-
-    fn waits(&self) -> bool {
-        false
-    }
-
-    fn is_deleted(&self) -> bool {
-        object::deleted_at(self).is_some()
-    }
-}
 
 /// Counts changes, and wakes the subscribers.
 #[derive(Debug, Clone, Default)]
@@ -335,24 +267,14 @@ fn is_newer(version: &str, than: &str) -> bool {
     }
 }
 
-/// The name of an object in the store.
-pub(crate) fn name_of(object: &Value) -> ObjectName {
-    (object::namespace(object).to_owned(), object::name(object).to_owned())
-}
-
-/// The stored form of an object, with `apiVersion` and `kind`, which items of a list lack.
-pub(crate) fn keep_object(kind: Kind, mut object: Value) -> Object {
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert("apiVersion".to_owned(), kind.api_version().into());
-        fields.insert("kind".to_owned(), kind.as_str().into());
-    }
-    Arc::new(tenon_snapshot::snapshot::keep(kind, object))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
+
     use serde_json::json;
+    use tenon_snapshot::object::{Object, text};
+
+    use super::*;
 
     fn node(version: u32, label: &str) -> Object {
         Arc::new(json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": version.to_string(),

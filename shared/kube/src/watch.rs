@@ -14,8 +14,9 @@ use tenon_snapshot::object::{Kind, Object, text};
 use tenon_snapshot::pod::{PodNeedsSet, PodRef};
 
 use crate::classify::classify_watch;
+use crate::kept::{KeptObject, ObjectName, keep_object, name_of};
 use crate::prune::{ObjectForm, PodForm, Prune, Pruned};
-use crate::store::{Cell, KeptObject, ObjectName, keep_object, name_of};
+use crate::store::Cell;
 
 /// A watch is renewed this often, and a silently dead connection is noticed 5 s later. So the store's hidden age stays
 /// well below the 90 s for which a snapshot is fresh.
