@@ -14,9 +14,11 @@ mod attachments;
 mod filter;
 mod info;
 mod neighbours;
+mod placing;
 mod queue;
 mod score;
 mod shape;
+mod spread;
 mod terms;
 #[cfg(test)]
 mod tests;
@@ -29,19 +31,17 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::state::ClusterState;
-use super::store::{ObjectStore, child, set_condition};
+use super::store::{child, set_condition};
 use super::{Placing, pods};
 pub(super) use attachments::bound_volumes as attached_volumes;
-use filter::Infeasible;
 use info::NodeInfo;
-use neighbours::Neighbours;
+use placing::FilterRefusal;
 use queue::{AttemptSeen, Happened, QueueTurn, SchedulingQueue};
-use score::Scoring;
 use shape::{SchedulingNeeds, SeenNeeds};
+use spread::default_selector;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 use terms::Matches;
 use unbound::{UnboundPlace, UnboundPod, UnboundPods};
-use volumes::VolumeNeeds;
 
 /// How full nodes are ranked (NodeResourcesFit's scoring strategy).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,21 +77,6 @@ enum SchedulerWork {
     #[default]
     None,
     Some,
-}
-
-/// Why a pod found no node.
-#[derive(Clone)]
-struct FilterRefusal {
-    message: String,
-    reasons: Arc<BTreeSet<Infeasible>>,
-}
-
-/// A pod that looks for a node.
-struct PlacedPod<'a> {
-    uid: &'a str,
-    shape: &'a SchedulingNeeds,
-    volumes: VolumeNeeds<'a>,
-    neighbours: Neighbours<'a>,
 }
 
 impl Scheduler {
@@ -290,84 +275,6 @@ impl ClusterState {
         }
     }
 
-    /// The node for a pod, or why there is none.
-    fn place(&mut self, pod: &Object, shape: &SchedulingNeeds) -> Result<String, FilterRefusal> {
-        let candidate = self.candidate(pod, shape)?;
-        let nominated = nominated_node(pod).and_then(|name| self.scheduler.nodes.get(name));
-        if let Some(node) = nominated.filter(|node| self.scheduler.judge(&candidate, node).is_ok()) {
-            return Ok(node.name.clone());
-        }
-        let mut refusals: BTreeMap<Infeasible, usize> = BTreeMap::new();
-        let mut feasible: Vec<&NodeInfo> = Vec::new();
-        for node in self.scheduler.nodes.values() {
-            match self.scheduler.judge(&candidate, node) {
-                Err(reasons) => {
-                    reasons.into_iter().for_each(|reason| *refusals.entry(reason).or_default() += 1);
-                }
-                Ok(()) => feasible.push(node),
-            }
-        }
-        if feasible.is_empty() {
-            return Err(self.refusal(refusals));
-        }
-        let mut best: Vec<String> = Vec::new();
-        let scores = self.scheduler.scores(shape, &feasible);
-        let most = scores.iter().copied().max().unwrap_or(0);
-        for (node, _) in feasible.iter().zip(&scores).filter(|(_, score)| **score == most) {
-            best.push(node.name.clone());
-        }
-        let drawn = if best.len() > 1 { self.scheduler.draw(best.len()) } else { 0 };
-        Ok(best.swap_remove(drawn.min(best.len() - 1)))
-    }
-
-    fn candidate<'a>(
-        &'a self,
-        pod: &'a Object,
-        shape: &'a SchedulingNeeds,
-    ) -> Result<PlacedPod<'a>, FilterRefusal> {
-        let Scheduler { nodes, matches, .. } = &self.scheduler;
-        let volumes = VolumeNeeds::of(&self.store, pod)
-            .map_err(|reason| self.refusal(BTreeMap::from([(reason, nodes.len())])))?;
-        let neighbours = Neighbours::new(shape, nodes.values(), matches);
-        Ok(PlacedPod { uid: object::uid(pod), shape, volumes, neighbours })
-    }
-
-    /// What kube-scheduler thinks of each node for a waiting pod: its score, or why it doesn't fit.
-    pub(super) fn ratings(&mut self, key: &ObjectKey) -> BTreeMap<String, Result<i64, String>> {
-        let Some(pod) = self.store.get(key).map(Arc::clone) else { return BTreeMap::new() };
-        let happened = std::mem::take(&mut self.scheduler.happened);
-        self.refresh(&happened);
-        self.scheduler.happened = happened;
-        let shape = self.scheduler.shapes.of(&pod, || default_selector(&self.store, &pod));
-        let Ok(candidate) = self.candidate(&pod, &shape) else { return BTreeMap::new() };
-        let mut ratings = BTreeMap::new();
-        let mut feasible: Vec<&NodeInfo> = Vec::new();
-        for node in self.scheduler.nodes.values() {
-            match self.scheduler.judge(&candidate, node) {
-                Ok(()) => feasible.push(node),
-                Err(reasons) => {
-                    let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-                    ratings.insert(node.name.clone(), Err(reasons.join(", ")));
-                }
-            }
-        }
-        let scores = self.scheduler.scores(&shape, &feasible);
-        ratings.extend(feasible.iter().zip(scores).map(|(node, score)| (node.name.clone(), Ok(score))));
-        ratings
-    }
-
-    /// kube-scheduler's sentence.
-    fn refusal(&self, refusals: BTreeMap<Infeasible, usize>) -> FilterRefusal {
-        let all = self.scheduler.nodes.len();
-        let mut parts: Vec<String> =
-            refusals.iter().map(|(refusal, count)| format!("{count} {refusal}")).collect();
-        parts.sort();
-        let separator = if parts.is_empty() { "." } else { ": " };
-        let end = if parts.is_empty() { "" } else { "." };
-        let message = format!("0/{all} nodes are available{separator}{}{end}", parts.join(", "));
-        FilterRefusal { message, reasons: Arc::new(refusals.into_keys().collect()) }
-    }
-
     fn bind(&mut self, pod: &Object, shape: &Arc<SchedulingNeeds>, node: &str) {
         let Some(key) = ObjectKey::of(pod) else { return };
         let now = self.now;
@@ -408,67 +315,6 @@ impl ClusterState {
             }
         });
     }
-}
-
-impl Scheduler {
-    /// Whether a node takes a pod, with the pods nominated for it and without them.
-    fn judge(&self, candidate: &PlacedPod<'_>, node: &NodeInfo) -> Result<(), Vec<Infeasible>> {
-        let PlacedPod { uid, shape, volumes, neighbours } = candidate;
-        let nominated = self.nominated.get(&node.name).into_iter().flatten();
-        let beside: Vec<&SchedulingNeeds> = nominated
-            .filter(|(other, needs)| other.as_str() != *uid && needs.priority >= shape.priority)
-            .map(|(_, needs)| &**needs)
-            .collect();
-        filter::check(shape, node, volumes, &beside)?;
-        neighbours.check(node).map_err(|reason| vec![reason])?;
-        if !shape.minds_neighbours() && beside.iter().all(|one| one.anti_affinity.is_empty()) {
-            return Ok(());
-        }
-        neighbours.check_beside(node, &beside).map_err(|reason| vec![reason])
-    }
-
-    fn scores(&self, shape: &SchedulingNeeds, feasible: &[&NodeInfo]) -> Vec<i64> {
-        let Self { nodes, matches, score, .. } = self;
-        Scoring { shape, nodes, matches, strategy: *score }.of(feasible)
-    }
-}
-
-impl FilterRefusal {
-    /// Whether a pod that is bound later may change it.
-    fn minds_neighbours(&self) -> bool {
-        self.reasons.iter().any(Infeasible::minds_neighbours)
-    }
-}
-
-/// The selector by which a pod is spread if it says nothing itself: those of the Services that select it, and its
-/// ReplicaSet's or StatefulSet's, together. Without any of them it isn't spread.
-///
-/// Source: `DefaultSelector` in kubernetes/kubernetes `pkg/scheduler/framework/plugins/helper/spread.go`, read 2026-11.
-fn default_selector(store: &ObjectStore, pod: &Value) -> Option<Value> {
-    let labels = object::text_map(pod, "/metadata/labels");
-    let own = |service: &&Object| object::namespace(service) == object::namespace(pod);
-    let selectors = store.all(Kind::Service).filter(own).map(|one| object::text_map(one, "/spec/selector"));
-    let selecting = selectors.filter(|of| of.iter().all(|(key, value)| labels.get(key) == Some(value)));
-    let served: BTreeMap<String, String> = selecting.flatten().collect();
-    let owner = owner_selector(store, pod).unwrap_or(Value::Null);
-    let of_owner = object::texts(&owner, "/matchLabels")
-        .map(|(key, value)| json!({"key": key, "operator": "In", "values": [value]}));
-    let required: Vec<Value> =
-        of_owner.chain(object::list(&owner, "/matchExpressions").iter().cloned()).collect();
-    let some = !served.is_empty() || !required.is_empty();
-    some.then(|| json!({"matchLabels": served, "matchExpressions": required}))
-}
-
-/// The selector of the ReplicaSet or StatefulSet that a pod belongs to. One without a selector has its template's
-/// labels.
-fn owner_selector(store: &ObjectStore, pod: &Value) -> Option<Value> {
-    let owner = object::controller(pod)?;
-    let kind = Kind::parse(text(owner, "/kind")?)
-        .filter(|kind| matches!(kind, Kind::ReplicaSet | Kind::StatefulSet))?;
-    let set = store.get(&ObjectKey::new(kind, object::namespace(pod), text(owner, "/name")?))?;
-    let labels =
-        || set.pointer("/spec/template/metadata/labels").map(|labels| json!({"matchLabels": labels}));
-    set.pointer("/spec/selector").cloned().or_else(labels)
 }
 
 /// Whether a pod's condition already has this refusal.
