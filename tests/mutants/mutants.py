@@ -30,7 +30,7 @@ DECISIONS = [
     "shared/launching/src/{build,fleet,min_values}.rs",
     "shared/state/src/**/*.rs",
     "functions/*/src/{plan,commit}.rs",
-    "functions/lifecycle/src/{audit,node,pools,step}.rs",
+    "functions/lifecycle/src/{audit,gone,node,pools,step}.rs",
     "functions/node-classes/src/resolve.rs",
     "functions/provisioner/src/settle/*.rs",
     "agent/src/plan.rs",

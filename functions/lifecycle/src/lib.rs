@@ -16,6 +16,7 @@ mod console;
 mod draining;
 pub mod execute;
 mod expiry;
+mod gone;
 pub mod input;
 pub mod learn;
 pub mod node;
