@@ -2,20 +2,14 @@
 //! Karpenter's own tests (kubernetes-sigs/karpenter `pkg/controllers/provisioning`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use crate::support::*;
-use tenon_domain::api::Pod;
 use tenon_domain::api::pod::{HostPort, NodeSelectorTerm, PodShape};
 use tenon_domain::catalog::{Availability, Unavailability};
-use tenon_domain::id::InstanceType;
 use tenon_domain::labels;
-use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
-use tenon_planning::provision::{
-    ExistingNode, NodeKind, PlanCompletion, PoolInput, ProvisionInput, StepBudget, plan,
-};
+use tenon_planning::provision::{ExistingNode, NodeKind, PlanCompletion, ProvisionInput, StepBudget, plan};
 use tenon_planning::solve as bound;
 
 #[test]
@@ -150,154 +144,6 @@ fn host_ports_of_a_pod_that_was_placed_are_taken() {
 }
 
 #[test]
-fn daemon_sets_that_do_not_tolerate_a_pool_take_nothing_of_its_nodes() {
-    let tainted = || {
-        let mut pool = default_pool();
-        pool.pool.template.taints = vec![Taint::new("dedicated", TaintEffect::NoSchedule)];
-        pool
-    };
-    let tolerating = |cpu: &str| {
-        let mut shape = shape(&[("cpu", cpu)]);
-        shape.tolerations = vec![Toleration::exists("dedicated")];
-        shape
-    };
-    let mut world = input(pods("web", 1, tolerating("1")), vec![tainted()]);
-    world.daemon_sets =
-        vec![daemon_set("intolerant", shape(&[("cpu", "2")])), daemon_set("tolerant", tolerating("500m"))];
-    let (plan, _) = claims(&world, 1);
-    assert_eq!(plan.claims[0].requests, list(&[("cpu", "1500m"), ("pods", "2")]));
-    assert_eq!(plan.claims[0].instance_types[0].as_str(), "small.instance-type");
-    // Of a node that is there, too.
-    let mut here = node("one", NodeKind::Initialized, &[("cpu", "2"), ("pods", "5")]);
-    here.taints = tainted().pool.template.taints;
-    world.nodes = vec![here];
-    assert_eq!(claims(&world, 0).0.placements.len(), 1);
-}
-
-#[test]
-fn c088_daemon_sets_are_overhead_where_they_run() {
-    let pod = || pods("web", 1, shape(&[("cpu", "1")]));
-    let mut world = input(pod(), vec![default_pool()]);
-    world.daemon_sets = vec![
-        daemon_set("everywhere", shape(&[("cpu", "2"), ("memory", "1Gi")])),
-        daemon_set("arm-only", selecting(shape(&[("cpu", "12")]), labels::ARCH, "arm64")),
-        daemon_set("elsewhere", selecting(shape(&[("cpu", "64")]), "custom", "label")),
-    ];
-    let (plan, _) = claims(&world, 1);
-    let claim = &plan.claims[0];
-    assert_eq!(claim.requests, list(&[("cpu", "3"), ("memory", "1Gi"), ("pods", "2")]));
-    let types: Vec<&str> = claim.instance_types.iter().map(|t| t.as_str()).collect();
-    assert_eq!(
-        types,
-        [
-            "default.instance-type",
-            "gpu-vendor-b.instance-type",
-            "gpu-vendor.instance-type",
-            "arm.instance-type"
-        ]
-    );
-}
-
-#[test]
-fn c088_the_host_name_in_a_daemon_sets_affinity_means_nothing() {
-    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
-    world.daemon_sets =
-        vec![daemon_set("named", selecting(shape(&[("cpu", "2")]), labels::HOSTNAME, "node-1"))];
-    let (plan, _) = claims(&world, 1);
-    assert_eq!(plan.claims[0].requests, list(&[("cpu", "3"), ("pods", "2")]));
-}
-
-#[test]
-fn c088_what_daemon_pods_really_request_counts() {
-    let really = |cpu: &str| {
-        let shape = of_daemon_set(&running(&[("cpu", cpu), ("pods", "1")]));
-        let shape = PodShape { namespace: "default".to_owned(), ..PodShape::clone(&shape) };
-        pod(&format!("agent-{cpu}"), &Arc::new(shape))
-    };
-    let check = |template: &str, pods_of_set: &[Pod], overhead: &str| {
-        let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
-        world.daemon_sets = vec![daemon_set("agent", shape(&[("cpu", template)])).as_it_runs(pods_of_set)];
-        let (plan, _) = claims(&world, 1);
-        let expected = list(&[("cpu", "1"), ("pods", "2")]).plus(&list(&[("cpu", overhead)]));
-        assert_eq!(plan.claims[0].requests, expected, "{template}");
-    };
-    check("1", &[], "1");
-    check("1", &[really("2"), really("2"), really("500m")], "2");
-    // A new template that asks for more is rolling out.
-    check("2", &[really("500m")], "2");
-}
-
-#[test]
-fn c088_daemon_pods_that_run_already_are_not_counted_twice() {
-    let full = node("a", NodeKind::Initialized, &[("cpu", "3"), ("pods", "10")]);
-    let uses = running(&[("cpu", "2"), ("pods", "1")]);
-    let with = |shape: &Arc<PodShape>| {
-        let mut full = full.clone();
-        full.occupancy.add(shape);
-        full
-    };
-    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![default_pool()]);
-    world.daemon_sets = vec![daemon_set("agent", shape(&[("cpu", "2")]))];
-    world.nodes.push(with(&uses));
-    claims(&world, 1);
-    world.nodes = vec![with(&of_daemon_set(&uses))];
-    claims(&world, 0);
-}
-
-fn limited(limits: &[(&str, &str)]) -> PoolInput {
-    let mut pool = default_pool();
-    pool.pool.limits = list(limits);
-    pool
-}
-
-#[test]
-fn c089_limits() {
-    let exclusive = |count| pods("web", count, shape(&[("cpu", "1500m")]));
-    let mut used = limited(&[("cpu", "20")]);
-    used.usage = list(&[("cpu", "100")]);
-    check_reason(&input(exclusive(1), vec![used]), "LimitsExceeded");
-    claims(&input(exclusive(1), vec![limited(&[("cpu", "2")])]), 1);
-    let (_, report) = claims(&input(exclusive(2), vec![limited(&[("cpu", "3")])]), 1);
-    assert_eq!(report.unschedulable.len(), 1);
-    let large = pods("large", 3, shape(&[("cpu", "3500m")]));
-    let mut two = limited(&[("nodes", "2")]);
-    two.pool.template.requirements = [Requirement::one_of(labels::ARCH, ["amd64"])].into_iter().collect();
-    let (_, report) = claims(&input(large, vec![two]), 2);
-    assert_eq!(
-        report.unschedulable[0].reason().to_string(),
-        "the `nodes` limit leaves no room for a matching instance type: raise `spec.limits`"
-    );
-}
-
-#[test]
-fn the_clusters_most_nodes_are_no_limit_of_a_pool() {
-    let large = || pods("large", 3, shape(&[("cpu", "3500m")]));
-    let check = |nodes_left, limits: &[(&str, &str)], launched, reason: &str| {
-        let pool = PoolInput { nodes_left: Some(nodes_left), ..limited(limits) };
-        let (_, report) = claims(&input(large(), vec![pool]), launched);
-        assert_eq!(report.unschedulable[0].reason().into_str(), reason);
-        report.unschedulable[0].message()
-    };
-    let message = "NodePool `default`: the cluster has as many nodes as `MaxNodes` allows: \
-                   raise it in the cluster's stack";
-    assert_eq!(check(2, &[], 2, "MaxNodesReached"), message);
-    assert_eq!(check(2, &[("nodes", "5")], 2, "MaxNodesReached"), message);
-    check(5, &[("nodes", "2")], 2, "LimitsExceeded");
-    check(2, &[("nodes", "2")], 2, "LimitsExceeded");
-}
-
-#[test]
-fn what_a_pool_may_not_launch_goes_to_the_next() {
-    let mut first = limited(&[("nodes", "1")]);
-    first.pool.weight = 10;
-    first.pool.template.requirements = [Requirement::one_of(labels::ARCH, ["amd64"])].into_iter().collect();
-    let second = pool("second", six());
-    let (plan, _) = claims(&input(pods("web", 2, shape(&[("cpu", "3500m")])), vec![first, second]), 2);
-    let pools: Vec<&str> = plan.claims.iter().map(|claim| claim.pool.as_str()).collect();
-    assert_eq!(pools, ["default", "second"]);
-}
-
-#[test]
 fn c091_the_heaviest_pool_wins_and_an_explicit_selector_beats_it() {
     let heavy = || {
         let mut heavy = pool("heavy", six());
@@ -396,37 +242,6 @@ fn claims_are_written_as_node_claims() {
     assert_eq!(written[labels::INSTANCE_TYPE].len(), claim.instance_types.len());
     let name = claim.name.as_str();
     assert_eq!((name.len(), name.starts_with("default-")), ("default-".len() + 5, true));
-}
-
-#[test]
-fn a_limit_of_something_that_no_type_has_limits_nothing() {
-    claims(&input(pods("web", 2, shape(&[("cpu", "3")])), vec![limited(&[("nvidia.com/gpu", "8")])]), 2);
-}
-
-#[test]
-fn a_type_that_is_cheaper_and_larger_but_over_the_limit_hides_no_other() {
-    let mut large = FakeType::new("a.large", 8, 8, 5).option();
-    for offering in &mut large.offerings {
-        offering.price = offering.price.map(|price| UsdPerHour::from_nanos(price.nanos() / 10));
-    }
-    let mut both = pool("default", vec![large, FakeType::new("a.little", 2, 2, 5).option()]);
-    both.pool.limits = list(&[("cpu", "4")]);
-    let (plan, _) = claims(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![both]), 1);
-    assert_eq!(*plan.claims[0].instance_types, ["a.little"].map(|name| InstanceType::parse(name).unwrap()));
-}
-
-#[test]
-fn the_clusters_most_nodes_are_counted_over_all_pools() {
-    let first = || PoolInput { nodes_left: Some(2), ..limited(&[("nodes", "1")]) };
-    let second = PoolInput { nodes_left: Some(2), ..pool("a-second", six()) };
-    let large = pods("large", 4, shape(&[("cpu", "3500m")]));
-    let mut amd = vec![first(), second];
-    for pool in &mut amd {
-        pool.pool.template.requirements =
-            [Requirement::one_of(labels::ARCH, ["amd64"])].into_iter().collect();
-    }
-    let (_, report) = claims(&input(large, amd), 2);
-    assert_eq!(report.unschedulable.len(), 2);
 }
 
 #[test]
