@@ -64,6 +64,7 @@ fn an_event_of_a_finding_has_the_reason_that_karpenter_gives_it() {
     let blocked = |message| (Normal, "DisruptionBlocked", message);
     check(Disruption, SubjectKind::Claim, "BlockedByPdb", blocked("why (BlockedByPdb)"));
     check(Disruption, SubjectKind::Claim, "BudgetExhausted", blocked("why (BudgetExhausted)"));
+    check(Disruption, SubjectKind::Pool, "BudgetExhausted", blocked("why (BudgetExhausted)"));
     let dear = (Normal, "Unconsolidatable", "why (TooFewSpotTypes)");
     check(Disruption, SubjectKind::Claim, "TooFewSpotTypes", dear);
     let invalid = (Warning, "InvalidDoNotDisruptAnnotation", "why (InvalidAnnotation)");
@@ -72,6 +73,8 @@ fn an_event_of_a_finding_has_the_reason_that_karpenter_gives_it() {
     let unplaced = (Warning, "FailedScheduling", "why (TaintsNotTolerated)");
     check(Provisioner, SubjectKind::Pod, "TaintsNotTolerated", unplaced);
     check(Lifecycle, SubjectKind::Claim, "NodeRepairBlocked", (Warning, "NodeRepairBlocked", "why"));
+    let inconsistent = (Warning, "FailedConsistencyCheck", "why (ConsistencyCheckFailed)");
+    check(Lifecycle, SubjectKind::Claim, "ConsistencyCheckFailed", inconsistent);
 }
 
 #[test]
@@ -110,6 +113,37 @@ fn what_keeps_a_claim_is_told_of_its_node_too_and_a_blocked_repair_of_its_pool()
         ]
     );
     assert_eq!(told(Lifecycle, "NotInitialized", launched()), ["NodeClaim default-abcde NotInitialized"]);
+}
+
+#[test]
+fn a_claim_is_consistent_until_a_check_fails_and_then_again() {
+    let world = FacesWorld::new();
+    let shown = |state: ClaimState, finding: Option<ToldFinding>| {
+        let one = claim(state);
+        let mut decided = Decided::default();
+        decided.claims.insert(one.name.to_string(), one);
+        let (function, findings) = (FunctionName::Lifecycle, finding.into_iter().collect());
+        decided.told.push(ToldFindings { function, findings });
+        for _ in 0..2 {
+            let shown = block_on(observe_shown(&world.kube)).unwrap();
+            for op in &plan_faces(&decided, &shown, &[action()], at(100)).ops {
+                block_on(execute_face(&world.kube, op)).unwrap();
+            }
+        }
+        world.conditions().into_iter().find(|told| told.starts_with("ConsistentStateFound"))
+    };
+    let condition = |text: &str| Some(format!("ConsistentStateFound {text}Z"));
+    let failed = || finding(SubjectKind::Claim, "default-abcde", "ConsistencyCheckFailed");
+    assert_eq!(shown(launched(), None), None);
+    let holds = "True ConsistentStateFound 1970-01-01T00";
+    assert_eq!(shown(initialized(), None), condition(&format!("{holds}:00:30")));
+    let fails = condition("False ConsistencyCheckFailed 1970-01-01T00:01:30");
+    assert_eq!(shown(initialized(), Some(failed())), fails);
+    assert_eq!(shown(initialized(), None), condition(&format!("{holds}:01:40")));
+    let blocked = ToldFinding { shown: Shown::DrainBlocked, ..failed() };
+    let blocked = ToldFinding { reason: "DrainBlocked".to_owned(), ..blocked };
+    let held = condition("False DrainBlocked 1970-01-01T00:01:30");
+    assert_eq!(shown(draining(), Some(blocked)), held);
 }
 
 #[test]

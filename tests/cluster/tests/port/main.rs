@@ -3,7 +3,7 @@
 //!
 //! Run by `tests/servers/control-plane -- cargo test --workspace --test port -- --ignored`.
 
-#![expect(clippy::expect_used, reason = "tests fail by them")]
+#![expect(clippy::expect_used, reason = "helpers of an integration test fail as tests do")]
 
 mod calls;
 mod rights;
