@@ -129,6 +129,7 @@ impl ClusterState {
         }
         self.evictions.push(Evicted {
             at: self.now,
+            looked_at: self.looked_at.unwrap_or(self.now),
             pod: key.clone(),
             node: text(&pod, "/spec/nodeName").unwrap_or_default().to_owned(),
             grace: SignedDuration::from_secs(

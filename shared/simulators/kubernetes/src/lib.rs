@@ -102,6 +102,8 @@ pub struct SimulatedCluster {
 pub struct Evicted {
     /// When.
     pub at: Timestamp,
+    /// When the look began from which it follows; `at`, where nobody said.
+    pub looked_at: Timestamp,
     /// Which pod.
     pub pod: ObjectKey,
     /// Its node.
@@ -294,6 +296,11 @@ impl SimulatedCluster {
     #[must_use]
     pub fn detachments(&self) -> Vec<(String, Timestamp)> {
         self.state().detached.clone()
+    }
+
+    /// Whoever evicts begins to look: evictions from now on follow from what is read from now on.
+    pub fn look_begins(&self, now: Timestamp) {
+        self.state().looked_at = Some(now);
     }
 
     /// The successful evictions, in their order.

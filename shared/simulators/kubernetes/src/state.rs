@@ -56,6 +56,8 @@ pub(super) struct ClusterState {
     pub(super) store: ObjectStore,
     pub(super) kubelets: BTreeMap<String, SimulatedKubelet>,
     pub(super) evictions: Vec<Evicted>,
+    /// When the last look of whoever evicts began.
+    pub(super) looked_at: Option<Timestamp>,
     pub(super) notes: VecDeque<Note>,
     pub(super) pods: PodReader,
     pub(super) scheduler: Scheduler,
@@ -86,6 +88,7 @@ impl ClusterState {
             store,
             kubelets: BTreeMap::new(),
             evictions: vec![],
+            looked_at: None,
             notes: VecDeque::new(),
             pods: PodReader::default(),
             scheduler,

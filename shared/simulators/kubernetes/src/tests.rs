@@ -179,9 +179,13 @@ fn evictions_keep_budgets_and_are_logged() {
         "{message}"
     );
     // Its successor runs: the next may go.
+    run(&cluster, 65);
+    cluster.look_begins(at(65));
     run(&cluster, 70);
     assert_eq!(evict(0, &pods[0].1), Eviction::NotFound);
     assert_eq!(evict(1, &pods[1].1), Eviction::Evicted);
+    let times: Vec<_> = cluster.evictions().iter().map(|e| (e.looked_at, e.at)).collect();
+    assert_eq!(times, [(at(60), at(60)), (at(65), at(70))]);
     let log: Vec<(String, u32)> = cluster.evictions().into_iter().flat_map(|e| e.budgets).collect();
     assert_eq!(log, [("web".to_owned(), 1), ("web".to_owned(), 1)]);
     cluster.apply(budget("other", "web", json!({"minAvailable": "50%"}))).unwrap();

@@ -278,6 +278,7 @@ impl Site {
         }
         let work = self.pace.begin(now)?;
         self.begun_at = now;
+        self.cluster.look_begins(now);
         let mut agent = match std::mem::replace(&mut self.agent, AgentSlot::Running) {
             AgentSlot::Idle(agent) => agent,
             AgentSlot::Running | AgentSlot::None => Box::new(self.new_agent(world)),

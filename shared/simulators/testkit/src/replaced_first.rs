@@ -1,8 +1,9 @@
 //! The invariant of interrupted nodes: their pods stay while their replacements start.
 //!
-//! Decides from the evictions and from the claims that count the pods. Pods that go at once by the agent's rules aren't
-//! judged: those that a PodDisruptionBudget guards, those with a volume that one node at a time can have, and those that
-//! need half of the time that is left, or all of it.
+//! Decides from the evictions, from the times at which the agent's steps that made them began, and from the claims that
+//! count the pods. Pods that go at once by the agent's rules aren't judged: those that a PodDisruptionBudget guards, those
+//! with a volume that one node at a time can have, and those that need half of the time that is left, or all of it. Nor
+//! does it judge how long a step takes.
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::{Claim, ClaimState};
@@ -15,8 +16,10 @@ use crate::invariants::Invariant;
 
 /// The time that a pod has to start elsewhere, and a second for the eviction itself.
 const TO_START: SignedDuration = SignedDuration::from_secs(21);
-/// The agent knows of an instance after this time: a ring may be lost, and a look may fail.
-const KNOWN_WITHIN: SignedDuration = SignedDuration::from_secs(7);
+/// A step of the agent that begins so long after a claim's state knows of it. Every step reads the claims, so no ring is
+/// waited for; but the state has the time before it was written, EC2's refusals are written first, calls are slow, and a
+/// counter that is read may be a second old.
+const KNOWN_WITHIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// A pod of an interrupted node isn't evicted while the instance of its replacement starts.
 ///
@@ -27,6 +30,7 @@ pub(crate) fn invariant_replacement_first(
 ) -> Result<(), (Invariant, String)> {
     for eviction in evictions.iter().filter(|eviction| !eviction.guarded && !eviction.has_volume) {
         let Some(uid) = pod_uid(&eviction.pod.namespace, &eviction.pod.name).ok() else { continue };
+        let is_known = |at: Timestamp| eviction.looked_at.duration_since(at) > KNOWN_WITHIN;
         let is_early = |claim: &Claim| {
             let ends = claim
                 .state
@@ -37,16 +41,15 @@ pub(crate) fn invariant_replacement_first(
                 left > grace.saturating_add(TO_START) && left >= grace.saturating_add(grace)
             })
         };
-        if !moment.claims.iter().any(|claim| is_early(claim)) {
+        let keeps = |claim: &Claim| is_early(claim) && claim.state.since().is_some_and(is_known);
+        if !moment.claims.iter().any(|claim| keeps(claim)) {
             continue;
         }
-        let starts = |claim: &Claim| {
-            launched_at(claim).is_some_and(|at| eviction.at.duration_since(at) > KNOWN_WITHIN)
-        };
+        let starts = |claim: &Claim| launched_at(claim).is_some_and(is_known);
         if let Some(claim) = moment.claims.iter().find(|claim| starts(claim) && counts(moment, claim, &uid)) {
             let text = format!(
-                "pod {} of interrupted node {} was evicted at {}, while its replacement {} starts",
-                eviction.pod, eviction.node, eviction.at, claim.name
+                "pod {} of interrupted node {} was evicted at {} by a step of {}, while its replacement {} starts",
+                eviction.pod, eviction.node, eviction.at, eviction.looked_at, claim.name
             );
             return Err((Invariant::ReplacementFirst, text));
         }
@@ -72,4 +75,100 @@ const fn launched_at(claim: &Claim) -> Option<Timestamp> {
 fn counts(moment: &ClusterMoment, claim: &Claim, uid: &Uid) -> bool {
     let of_claim = moment.launches.iter().flat_map(|launch| &launch.claims);
     of_claim.filter(|one| one.name == claim.name).any(|one| one.pods.contains(uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tenon_domain::catalog::CapacityType;
+    use tenon_domain::claim::{LaunchedInstance, RemovalReason};
+    use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
+    use tenon_snapshot::{Kind, ObjectKey};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn instance(id: &str) -> LaunchedInstance {
+        LaunchedInstance {
+            id: id.parse().unwrap(),
+            instance_type: "m5.large".parse().unwrap(),
+            zone: "us-east-1a".parse().unwrap(),
+            subnet: None,
+            capacity_type: CapacityType::Spot,
+            reservation: None,
+            placement: None,
+            image: "ami-00000000000000001".parse().unwrap(),
+        }
+    }
+
+    fn claim(name: &str, state: ClaimState) -> Arc<Claim> {
+        let of = ("default".parse().unwrap(), "default".parse().unwrap());
+        let planned = Claim::planned(name.parse().unwrap(), of, "launch-a".parse().unwrap(), at(0));
+        Arc::new(Claim { state, ..planned })
+    }
+
+    /// A node is interrupted at 100 s and ends at 220 s; its pod's replacement has an instance from 102 s on.
+    fn moment() -> ClusterMoment {
+        let goes = ClaimState::Draining {
+            instance: instance("i-00000000000000001"),
+            node: Some("goes".parse().unwrap()),
+            reason: RemovalReason::SpotInterrupted,
+            at: at(100),
+            deadline: Some(at(220)),
+        };
+        let comes = ClaimState::Launched { instance: instance("i-00000000000000002"), at: at(102) };
+        let counted = LaunchClaim {
+            name: "default-b".parse().unwrap(),
+            pods: vec![pod_uid("default", "web").unwrap()],
+        };
+        let launch = Launch {
+            id: "launch-a".parse().unwrap(),
+            revision: 1,
+            pool: "default".parse().unwrap(),
+            class: "default".parse().unwrap(),
+            token: "token".parse().unwrap(),
+            request: String::new(),
+            made_from: None,
+            reservation: None,
+            placement: None,
+            claims: vec![counted],
+            cause: LaunchCause::PendingPods,
+            created_at: at(101),
+            state: LaunchState::Settled { at: at(102), instances: 1 },
+        };
+        ClusterMoment {
+            at: at(130),
+            claims: vec![claim("default-a", goes), claim("default-b", comes)],
+            launches: vec![Arc::new(launch)],
+            commands: Vec::new(),
+            instances: Vec::new(),
+            pod_deletions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_eviction_is_judged_by_what_its_step_could_know() {
+        let check = |looked_at: i64, evicted_at: i64, is_kept: bool| {
+            let evicted = Evicted {
+                at: at(evicted_at),
+                looked_at: at(looked_at),
+                pod: ObjectKey::new(Kind::Pod, "default", "web"),
+                node: "goes".to_owned(),
+                grace: SignedDuration::from_secs(30),
+                guarded: false,
+                has_volume: false,
+                budgets: Vec::new(),
+            };
+            let found = invariant_replacement_first(&moment(), &[evicted]);
+            assert_eq!(found.is_ok(), is_kept, "{found:?}");
+        };
+        check(108, 109, false);
+        // However long the step takes.
+        check(107, 125, true);
+        check(101, 108, true);
+    }
 }
