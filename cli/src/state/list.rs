@@ -112,7 +112,7 @@ async fn unavailable<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Js
     Ok(said.map(|(_, item)| Json::Object(json::item(item))).collect())
 }
 
-/// NodePools, with what pauses their voluntary disruption.
+/// NodePools, with what pauses their voluntary disruption, and what in them isn't acted on or can't be understood.
 async fn pools<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, ListError> {
     let Some(cluster) = scope.cluster else { return Ok(Vec::new()) };
     let mut pools = by_prefix(table, Some(keys::cluster_pk(cluster)), keys::NODE_POOL).await?;
@@ -122,9 +122,13 @@ async fn pools<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, L
     let by_setting =
         registry.is_some_and(|found| found.settings.voluntary_disruption == FeatureGate::Disabled);
     let paused = PoolConditionType::DisruptionPaused.as_str();
+    let unsupported = PoolConditionType::Unsupported.as_str();
     for pool in pools.iter_mut().filter_map(Json::as_object_mut) {
         let conditions = pool.get("conditions").and_then(Json::as_array).into_iter().flatten();
-        let kinds: Vec<&str> = conditions.filter_map(|one| one.get("type")?.as_str()).collect();
+        let kinds: Vec<&str> = conditions.clone().filter_map(|one| one.get("type")?.as_str()).collect();
+        let ignored = conditions
+            .filter(|one| one.get("type").and_then(Json::as_str) == Some(unsupported))
+            .find_map(|one| one.get("message").cloned());
         let by = match (by_setting, kinds.contains(&paused)) {
             (true, true) => Some("by setting and annotation"),
             (true, false) => Some("by setting"),
@@ -132,6 +136,7 @@ async fn pools<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, L
             (false, false) => None,
         };
         pool.insert("disruption_paused".to_owned(), json!(by));
+        pool.insert("unsupported".to_owned(), json!(ignored));
     }
     Ok(pools)
 }

@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, InstanceId, LaunchId};
-use tenon_domain::journal::{Decision, JournalRecord};
+use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::Launch;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::report::{Finding, Report};
-use tenon_domain::snapshot::Unreadable;
+use tenon_domain::snapshot::{Snapshot, Unreadable};
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::port::InstanceState;
 use tenon_snapshot::NodeAction;
@@ -134,6 +134,7 @@ pub fn plan(input: &LifecycleInput) -> (LifecyclePlan, Report) {
     }
     if let Ok(snapshot) = &input.snapshot {
         report.unreadable(snapshot.unreadable.iter().filter(|object| is_told_here(object)));
+        tell_warnings(snapshot, &mut report);
     }
     for claim in input.claims.values() {
         plan_claim(claim, input, halted, &mut plan, &mut report);
@@ -164,6 +165,19 @@ fn plan_templates(input: &LifecycleInput, plan: &mut LifecyclePlan) {
     // With more to delete, the next audit looks again.
     if plan.templates.left == 0 {
         record.templates_at = Some(input.now);
+    }
+}
+
+/// Tells what is probably a mistake in NodePools and EC2NodeClasses. Of bad annotations that a NodePool is better off
+/// without, `disruption` tells.
+fn tell_warnings(snapshot: &Snapshot, report: &mut Report) {
+    let pools = snapshot.node_pools.iter().map(|pool| (SubjectKind::Pool, &pool.meta.name, &pool.warnings));
+    let classes =
+        snapshot.node_classes.iter().map(|class| (SubjectKind::Class, &class.meta.name, &class.warnings));
+    for (kind, name, warnings) in pools.chain(classes) {
+        for warning in warnings {
+            report.tell(Finding::doubtful(Subject { kind, name: name.clone() }, warning));
+        }
     }
 }
 

@@ -13,9 +13,11 @@ use tenon_domain::class_status::{ConditionStatus, ConditionType};
 use tenon_domain::evidence::{NOT_RESOLVED, Waiting};
 use tenon_domain::id::NodeClassName;
 use tenon_domain::labels::PAUSE_DISRUPTION;
+use tenon_domain::pool_annotations;
 use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
+use tenon_domain::savings::ConsolidationTerms;
 
 use crate::input::{LifecycleInput, NodeSeen};
 
@@ -115,13 +117,18 @@ fn conditions(pool: &NodePool, before: Option<&PoolStatus>, input: &LifecycleInp
     found.into_iter().map(|(condition, found)| dated(condition, found, before, input.now)).collect()
 }
 
-/// Names fields of the pool that Tenon doesn't act on.
+/// Names fields of the pool that Tenon doesn't act on, and what in it can't be understood.
 fn unsupported(pool: &NodePool) -> Option<FoundCondition> {
     let fields = pool.unsupported();
-    (!fields.is_empty()).then(|| FoundCondition {
+    let fields = (!fields.is_empty()).then(|| format!("unsupported, so ignored: `{}`", fields.join("`, `")));
+    let annotations = pool_annotations::ignored(pool).into_iter().chain(ConsolidationTerms::of(pool).err());
+    let annotations = annotations.map(|error| error.to_string());
+    let parts: Vec<String> =
+        fields.into_iter().chain(annotations).chain(pool.warnings.iter().cloned()).collect();
+    (!parts.is_empty()).then(|| FoundCondition {
         status: ConditionStatus::True,
         reason: "UnsupportedFields".to_owned(),
-        message: format!("unsupported, so ignored: `{}`", fields.join("`, `")),
+        message: parts.join("; "),
     })
 }
 

@@ -51,8 +51,8 @@ crate::words! {
         Ready,
         /// Its latest launches joined; doesn't gate `Ready`.
         NodeRegistrationHealthy,
-        /// Tenon's own: names fields that Tenon doesn't act on. It exists only if there are any, and doesn't gate
-        /// `Ready`.
+        /// Tenon's own: names fields that Tenon doesn't act on, and what can't be understood. It exists only if there are
+        /// any, and doesn't gate `Ready`.
         Unsupported = "tenon.dev/Unsupported",
         /// Tenon's own: none of its nodes is disrupted voluntarily. It exists only while that is so, and doesn't gate
         /// `Ready`.

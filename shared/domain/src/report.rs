@@ -142,6 +142,12 @@ impl Finding {
         Self { condition: found.why.clone(), shown, ..found }
     }
 
+    /// A NodePool or an EC2NodeClass that was accepted, with a part of it that is probably a mistake.
+    #[must_use]
+    pub fn doubtful(subject: Subject, warning: &str) -> Self {
+        Self::refused(subject, "ProbablyMistaken", "check {}", warning).condition(warning)
+    }
+
     /// The same, shown so.
     #[must_use]
     pub fn shown(self, shown: Shown) -> Self {

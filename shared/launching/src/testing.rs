@@ -50,6 +50,7 @@ pub(crate) fn class(name: &str) -> Ec2NodeClass {
         spec_hash: SpecHash::default(),
         status_subnets: Vec::new(),
         unsupported: Vec::new(),
+        warnings: Vec::new(),
     }
 }
 

@@ -57,6 +57,8 @@ const POOLS: &[TableColumn] = &[
     ("MEMORY", At("/resources/memory")),
     ("READY", Condition("Ready")),
     ("DISRUPTION PAUSED", At("/disruption_paused")),
+    // Sentences.
+    ("UNSUPPORTED", At("/unsupported")),
 ];
 const CLASSES: &[TableColumn] = &[
     ("NAME", At("/name")),

@@ -131,6 +131,7 @@ fn pool() -> NodePool {
         weight: 0,
         replicas: None,
         unknown: Vec::new(),
+        warnings: Vec::new(),
     }
 }
 

@@ -37,6 +37,28 @@ fn a_pool_names_the_fields_that_nothing_acts_on() {
     };
     assert_eq!(unsupported(|pool| pool.replicas = Some(3)), told("spec.replicas"));
     assert_eq!(unsupported(|pool| pool.unknown = vec!["spec.new".to_owned()]), told("spec.new"));
+    let mistaken = unsupported(|pool| {
+        let annotations = &mut pool.meta.annotations;
+        annotations.insert("tenon.dev/minimum-savings".to_owned(), "lots".to_owned());
+        annotations.insert("tenon.dev/expire-within-budgets".to_owned(), "soon".to_owned());
+        pool.warnings = vec!["spec.disruption.budgets[0].schedule: it is unreadable".to_owned()];
+    });
+    let message = "annotation `tenon.dev/expire-within-budgets` is `soon`; write hours, minutes and seconds such as `24h`, or \
+                   `0s` to drain at once; annotation `tenon.dev/minimum-savings` is `lots`; write a share such as `5%`, or a \
+                   price an hour such as `0.02`; spec.disruption.budgets[0].schedule: it is unreadable";
+    assert_eq!(mistaken.map(|(_, _, message)| message).as_deref(), Some(message));
+}
+
+#[test]
+fn what_is_probably_a_mistake_is_told_of_its_object() {
+    let seen = with_snapshot(input(minutes(30), vec![], vec![]), |snapshot| {
+        snapshot.node_pools[0].warnings = vec!["spec.a: wrong (correct it)".to_owned()];
+    });
+    let mut told: Vec<Finding> = Vec::new();
+    plan(&seen).1.deliver(&mut told);
+    let told: Vec<String> = told.iter().map(|finding| finding.message("lifecycle")).collect();
+    let expected = format!("check NodePool `{}`: spec.a: wrong (correct it)", pool().name);
+    assert!(told.contains(&expected), "{told:?}");
 }
 
 #[test]

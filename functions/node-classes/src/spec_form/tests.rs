@@ -39,6 +39,7 @@ fn plain() -> Ec2NodeClass {
         spec_hash: SpecHash::default(),
         status_subnets: vec![],
         unsupported: vec![],
+        warnings: vec![],
     }
 }
 

@@ -57,6 +57,8 @@ pub struct Ec2NodeClass {
     pub status_subnets: Vec<ResolvedSubnet>,
     /// Fields in use that Tenon doesn't act on, as dotted names. The condition `tenon.dev/Unsupported` names them.
     pub unsupported: Vec<String>,
+    /// What an API server accepted and is probably a mistake: the place, what is wrong, the remedy.
+    pub warnings: Vec<String>,
 }
 
 /// Tags that every launch sets itself. Source: karpenter.sh/docs/concepts/nodeclasses, `spec.tags`.

@@ -33,6 +33,8 @@ pub struct NodePool {
     pub replicas: Option<u32>,
     /// Fields of `spec` that this version doesn't know, by place.
     pub unknown: Vec<String>,
+    /// What an API server accepted and is probably a mistake: the place, what is wrong, the remedy.
+    pub warnings: Vec<String>,
 }
 
 impl NodePool {

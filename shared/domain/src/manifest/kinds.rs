@@ -178,17 +178,23 @@ pub(super) fn read_strictly(at: At<'_, '_>, listed: Option<&str>) -> Option<Mani
     read
 }
 
-/// Reads an object of an API server. Unknown fields with a meaning are named on the object, others are ignored.
+/// Reads an object of an API server. Unknown fields with a meaning are named on the object, others are ignored. What a file
+/// gets a warning for is told on the object too: nobody reads the file of one that is in a cluster.
 pub(super) fn read_stored(at: At<'_, '_>) -> Option<ManifestObject> {
     let kind = kind_of(at, None)?;
     let mut read = read_kind(at, &kind)?;
     let unknown = at.place.context().named();
+    let warnings = || at.place.context().warned();
     match &mut read {
-        ManifestObject::NodePool(pool) => pool.unknown = unknown,
+        ManifestObject::NodePool(pool) => {
+            pool.unknown = unknown;
+            pool.warnings = warnings();
+        }
         ManifestObject::NodeClaim(claim) => claim.unknown = unknown,
         ManifestObject::NodeClass(class) => {
             class.unsupported.extend(unknown);
             class.unsupported.sort();
+            class.warnings = warnings();
         }
         // A pod has them in its shape. A controller's template counts with its known fields.
         ManifestObject::Pod(_)

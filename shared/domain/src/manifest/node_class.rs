@@ -133,6 +133,7 @@ pub(super) fn read_node_class(at: At<'_, '_>) -> Option<Ec2NodeClass> {
         spec_hash: SpecHash::of(raw, family),
         status_subnets: form.status.map(|KeepUnknown(status)| status.subnets).unwrap_or_default(),
         unsupported,
+        warnings: Vec::new(),
     })
 }
 

@@ -122,6 +122,7 @@ pub(super) fn read_node_pool(at: At<'_, '_>) -> Option<NodePool> {
         weight: spec.weight.unwrap_or(0),
         replicas: spec.replicas,
         unknown: Vec::new(),
+        warnings: Vec::new(),
     })
 }
 
@@ -231,9 +232,11 @@ impl WrittenBudget {
             report_budget(place, error);
         }
         let (nodes, window) = (nodes.ok()?, window.ok()?);
-        if let Some(problem) = window.window.as_ref().and_then(|window| window.problem()) {
-            place.warn(
-                format!("invalid schedule: {problem}"),
+        if let Some((window, problem)) =
+            window.window.as_ref().and_then(|window| Some((window, window.problem()?)))
+        {
+            place.key("schedule").warn(
+                format!("`{}` can't be understood: {problem}", window.schedule()),
                 "correct it: until then this budget allows no disruption",
             );
         }

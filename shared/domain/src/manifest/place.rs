@@ -81,6 +81,12 @@ impl ManifestContext {
         named.map(|(place, _)| place.clone()).collect()
     }
 
+    /// The warnings of the object, as sentences.
+    pub(super) fn warned(&self) -> Vec<String> {
+        let warnings = self.warnings.borrow();
+        warnings.iter().map(|problem| problem.clone().of("").to_string()).collect()
+    }
+
     /// JSON pointers of dropped fields.
     pub(super) fn dropped(&self) -> Vec<String> {
         let strangers = self.strangers.borrow();

@@ -159,6 +159,29 @@ fn files_are_strict_about_karpenters_kinds_and_warn_of_pods() {
 }
 
 #[test]
+fn what_a_file_gets_a_warning_for_is_named_on_the_object_of_a_cluster() {
+    let budget = json!({"nodes": "1", "schedule": "0 99 * * *", "duration": "1h"});
+    let pool = with(&pool(), "/spec/disruption/budgets", json!([budget]));
+    let pool = with(&pool, "/metadata/annotations", json!({"tenon.dev/budget-time-zone": "Mars/Base"}));
+    let ManifestObject::NodePool(read) = stored(&pool) else { panic!("{pool}") };
+    let [schedule, zone] = read.warnings.as_slice() else { panic!("{:?}", read.warnings) };
+    let (place, remedy) = (
+        "spec.disruption.budgets[0].schedule: `0 99 * * *` can't be understood: ",
+        "(correct it: until then",
+    );
+    assert!(schedule.starts_with(place) && schedule.contains(remedy), "{schedule}");
+    assert!(
+        zone.contains("annotation `tenon.dev/budget-time-zone` is `Mars/Base`; write a time zone"),
+        "{zone}"
+    );
+    let terms = json!([{"id": "subnet-0123456789abcdef0", "tags": {"team": "a"}}, {"tags": {"team": "b"}}]);
+    let class = with(&class(), "/spec/subnetSelectorTerms", terms);
+    let ManifestObject::NodeClass(read) = stored(&class) else { panic!("{class}") };
+    let mixed = "spec.subnetSelectorTerms[0]: `id` can't be combined with `tags`; only `id` counts";
+    assert!(read.warnings.len() == 1 && read.warnings[0].starts_with(mixed), "{:?}", read.warnings);
+}
+
+#[test]
 fn nothing_is_kept_but_what_is_read() {
     let kept = |kind: &str, mut value: Value| {
         keep(kind, &mut value);

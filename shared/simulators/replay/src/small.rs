@@ -197,6 +197,7 @@ pub fn node_pool(name: &str) -> NodePool {
         weight: 0,
         replicas: None,
         unknown: Vec::new(),
+        warnings: Vec::new(),
     }
 }
 
