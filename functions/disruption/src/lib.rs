@@ -153,6 +153,7 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
             generations: observed.view.generations.clone(),
             // The first sweep after it is soon enough for prices and expiry.
             deadline: done.swept_at.into_iter().chain([done.wake_at]).flatten().min(),
+            due: None,
             before: observed.view.seen.clone(),
             waits: Waits::LookAgain,
             offerings: done.offerings.clone(),

@@ -21,8 +21,8 @@ use crate::commit::{AuditCommit, CommittedClaims, TemplatesCommit};
 use crate::plan::{ClaimStep, LifecyclePlan};
 use crate::remind::halted;
 
-/// The interval of the scheduled sweep; an earlier look needs its own wake.
-const SWEEP_EVERY: SignedDuration = SignedDuration::from_mins(3);
+/// The interval of the scheduled sweep; an earlier look needs its own wake. The last sweep before a later one sends it.
+pub(crate) const SWEEP_EVERY: SignedDuration = SignedDuration::from_mins(3);
 /// The most instances in a call of TerminateInstances.
 const TERMINATE_AT_ONCE: usize = 100;
 

@@ -44,9 +44,10 @@ use tenon_runtime::patient::PATIENCE;
 use tenon_runtime::{Handler, HandlerError, Patient, Ports, WakeScope};
 use tenon_snapshot::snapshot::ChunkCaches;
 use tenon_state::heads::sharpness;
-use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, run};
+use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, run, wake_when_due};
 
 use crate::commit::CommittedClaims;
+use crate::execute::SWEEP_EVERY;
 use crate::input::LifecycleInput;
 use crate::observe::ChangeCheck;
 use crate::plan::LifecyclePlan;
@@ -86,6 +87,7 @@ impl Lifecycle {
             remind::remind(ports, cluster, &check, now).await;
         }
         if check.heads.unchanged(now) && look == LookDepth::IfChanged {
+            wake_when_due(ports, cluster, &check.heads).await;
             return Ok(());
         }
         run(&LifecyclePass { ports, cluster, chunks: &self.chunks, check, look }).await?;
@@ -238,6 +240,7 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
         let seen = SeenOf {
             generations: self.check.heads.generations.clone(),
             deadline: Some(if looked.done.looks_again() { input.now } else { looked.plan.wake_at }),
+            due: looked.plan.due_at.filter(|at| at.duration_since(input.now) >= SWEEP_EVERY),
             before: self.check.heads.seen.clone(),
             waits: Waits::Deadline,
             offerings: Vec::new(),

@@ -66,11 +66,14 @@ pub struct LifecyclePlan {
     pub asks_ec2: bool,
     /// When to look again, whether or not anything changes.
     pub wake_at: Timestamp,
+    /// The same without the audit, for which the first sweep after it is soon enough.
+    pub due_at: Option<Timestamp>,
 }
 
 impl LifecyclePlan {
     fn look_at(&mut self, at: Timestamp) {
         self.wake_at = self.wake_at.min(at);
+        self.due_at = self.due_at.into_iter().chain([at]).min();
     }
 }
 

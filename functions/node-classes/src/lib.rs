@@ -204,6 +204,7 @@ impl<P: Ports> Pass for ClassesPass<'_, P> {
         let seen = (!unrecorded).then(|| SeenOf {
             generations: observed.generations,
             deadline: looked.plan.as_ref().map(|plan| plan.look_at),
+            due: None,
             before: observed.before,
             waits: Waits::Deadline,
             offerings: Vec::new(),

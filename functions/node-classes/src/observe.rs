@@ -20,6 +20,7 @@ use tenon_runtime::{HandlerError, Ports};
 use tenon_snapshot::snapshot::{self, ChunkCache, ReadError, SnapshotTooLarge};
 use tenon_state::heads::{Heads, Watch, glance};
 use tenon_state::image_query::SweptImages;
+use tenon_state::pass::wake_when_due;
 use tenon_state::view::{ClusterView, ReadAlready, Want, Wants, form_error};
 use tenon_table::items::{self, CatalogCache, Generations, SeenRecord, keys};
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, limits, query_all};
@@ -104,6 +105,7 @@ pub(crate) async fn observe<P: Ports>(
     if !everything {
         let heads = glance(ports, cluster, WANTS, look.sharpness).await?;
         if ends(&heads, ports.now()) {
+            wake_when_due(ports, cluster, &heads).await;
             return Ok(None);
         }
         known.heads = heads.strong();

@@ -212,6 +212,7 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
         let seen = SeenOf {
             generations: observed.view.generations.clone(),
             deadline: [wake_at, failed, done.ask_at].into_iter().flatten().min(),
+            due: None,
             before: observed.view.seen.clone(),
             waits: Waits::LookAgain,
             offerings: Vec::new(),

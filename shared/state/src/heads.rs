@@ -218,6 +218,7 @@ mod tests {
             function: FunctionName::Provisioner,
             generations: generations(1, 1, 1, 1),
             deadline: None,
+            wake_at: None,
             at: Timestamp::UNIX_EPOCH,
             refusals: refused.map(str::to_owned),
             told_at: None,

@@ -4,7 +4,7 @@
 //! a planner's [`Report`], and hands it to the sink. The function decides what a look reads, plans and commits.
 //!
 //! Invariants: the sink gets the last round's report, even if its commit fails; a pass ends after [`Pass::ROUNDS`]
-//! rounds.
+//! rounds; a look that a sweep would be late for has its message, however far away it was planned.
 
 use std::future::Future;
 
@@ -16,9 +16,9 @@ use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_runtime::ports::WAKE_AT_MOST;
 use tenon_runtime::{HandlerError, Ports, Signals, WakeScope};
 use tenon_table::items::{Generations, SeenRecord, keys, set};
-use tenon_table::{CommitError, Table, Write, content_commit};
+use tenon_table::{CommitError, Consistency, Table, Write, content_commit};
 
-use crate::heads::{glance, sharpness};
+use crate::heads::{Heads, glance, sharpness};
 use crate::observe::Caches;
 pub use crate::tell::Of;
 use crate::tell::{TOLD_AGAIN_AFTER, Telling};
@@ -106,6 +106,8 @@ pub struct SeenOf {
     pub generations: Generations,
     /// The latest time for the next look.
     pub deadline: Option<Timestamp>,
+    /// A look that a sweep would be late for, and for which the function sends no message now.
+    pub due: Option<Timestamp>,
     /// The record of the previous pass.
     pub before: Option<SeenRecord>,
     /// How the function gets back to waiting decisions.
@@ -177,10 +179,12 @@ async fn finish<F: Pass>(pass: &F, end: End, report: Report, now: Timestamp) -> 
         let waits = looks_again.filter(|_| seen.waits == Waits::LookAgain);
         wake_at = [wake_at, waits].into_iter().flatten().min();
         let told_again = telltale.told_at.map(|at| later(at, TOLD_AGAIN_AFTER));
+        let unsent = wake_at.filter(|at| is_far(now, *at));
         let seen = SeenRecord {
             function,
             generations: seen.generations,
             deadline: [seen.deadline, waits, told_again].into_iter().flatten().min(),
+            wake_at: [seen.due, unsent].into_iter().flatten().min(),
             at: now,
             refusals: telltale.digest,
             told_at: telltale.told_at,
@@ -188,7 +192,7 @@ async fn finish<F: Pass>(pass: &F, end: End, report: Report, now: Timestamp) -> 
         };
         writes.push(set(keys::seen(cluster, function), &seen));
     }
-    if let (Some(at), Of::Cluster(cluster)) = (wake_at, pass.of()) {
+    if let (Some(at), Of::Cluster(cluster)) = (wake_at.filter(|at| !is_far(now, *at)), pass.of()) {
         wake_again(ports, function, cluster, at).await;
     }
     write(ports, writes).await
@@ -221,6 +225,9 @@ pub async fn changed<'s, P: Ports>(
     let now = ports.now();
     let heads = glance(ports, cluster, wants, sharpness(causes)).await?;
     let changed = !heads.unchanged(now);
+    if !changed {
+        wake_when_due(ports, cluster, &heads).await;
+    }
     caches.glanced(cluster, heads.strong());
     Ok(changed.then_some(cluster))
 }
@@ -235,7 +242,36 @@ fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.saturating_add(by).unwrap_or(at)
 }
 
-/// Wakes the function itself at `at`, or as close before it as a wake can be delayed.
+/// Whether a look is too far away for a delayed message.
+fn is_far(now: Timestamp, at: Timestamp) -> bool {
+    at.duration_since(now) > WAKE_AT_MOST
+}
+
+/// Sends the message of a look that comes before the next sweep. The pass that named its time was too early for it, and a
+/// sweep of an unchanged world is no pass.
+pub async fn wake_when_due<P: Ports>(ports: &P, cluster: &ClusterName, heads: &Heads) {
+    // Only sweeps are content with such heads; other wakes may come by the hundred.
+    let swept = heads.seen.as_ref().filter(|_| heads.consistency == Consistency::Eventual);
+    let Some((seen, at)) = swept.and_then(|seen| Some((seen, seen.wake_at?))) else { return };
+    let after = at.duration_since(ports.now());
+    if after.is_positive() && after < between_sweeps(seen.function) {
+        ports.signals().wake(seen.function, cluster, after).await;
+    }
+}
+
+/// The longest time between two sweeps: that of the function's schedule, and a minute by which a schedule may be late.
+const fn between_sweeps(function: FunctionName) -> SignedDuration {
+    match function {
+        FunctionName::NodeClasses | FunctionName::Disruption => SignedDuration::from_mins(6),
+        FunctionName::Catalog
+        | FunctionName::Images
+        | FunctionName::Provisioner
+        | FunctionName::Lifecycle
+        | FunctionName::Interruption => SignedDuration::from_mins(4),
+    }
+}
+
+/// Wakes the function itself at `at`.
 async fn wake_again<P: Ports>(ports: &P, function: FunctionName, cluster: &ClusterName, at: Timestamp) {
     let after = at.duration_since(ports.now()).clamp(SignedDuration::ZERO, WAKE_AT_MOST);
     ports.signals().wake(function, cluster, after).await;

@@ -226,6 +226,7 @@ mod tests {
             function,
             generations,
             deadline: None,
+            wake_at: None,
             at: now,
             refusals: None,
             told_at: None,

@@ -397,6 +397,7 @@ fn offerings_of_nodes_have_the_prices_of_the_last_plan_while_they_mean_something
         function: FunctionName::Disruption,
         generations: Generations::default(),
         deadline: None,
+        wake_at: None,
         at: at(100),
         refusals: None,
         told_at: None,

@@ -34,7 +34,14 @@ fn a_node_is_replaced_when_its_condition_has_lasted_for_the_peers_time() {
     let check = |condition: (&str, &str), lasts: i64| {
         let before = sick(minutes(10 + lasts) - SignedDuration::from_secs(1), (1, 1), condition);
         assert_eq!(drained(&before).0, 0, "{condition:?} before {lasts} minutes");
-        assert_eq!(planned(&before).0.wake_at, minutes(10 + lasts).min(before.now + crate::AUDIT_EVERY));
+        let plan = planned(&before).0;
+        assert_eq!(plan.wake_at, minutes(10 + lasts).min(before.now + crate::AUDIT_EVERY));
+        // An audit that comes first doesn't hide it.
+        let early = sick(minutes(12), (1, 1), condition);
+        assert_eq!(
+            (plan.due_at, planned(&early).0.due_at),
+            (Some(minutes(10 + lasts)), Some(minutes(10 + lasts)))
+        );
         assert_eq!(drained(&sick(minutes(10 + lasts), (1, 1), condition)).0, 1, "{condition:?}");
     };
     check(("Ready", "False"), 30);

@@ -15,12 +15,14 @@ struct Refusing<'a> {
     cluster: ClusterName,
     pods: Vec<(&'static str, &'static str)>,
     commit: Result<AfterCommit, ()>,
+    wake_at: Option<Timestamp>,
 }
 
 impl Refusing<'_> {
     fn of(world: &FunctionWorld, pods: &[(&'static str, &'static str)]) -> Vec<String> {
         let (pods, cluster) = (pods.to_vec(), "prod".parse().unwrap());
-        block_on(run(&Refusing { world, cluster, pods, commit: Ok(AfterCommit::Settled) })).unwrap();
+        block_on(run(&Refusing { world, cluster, pods, commit: Ok(AfterCommit::Settled), wake_at: None }))
+            .unwrap();
         told(world)
     }
 }
@@ -67,7 +69,7 @@ impl Pass for Refusing<'_> {
     }
 
     fn end(&self, before: Option<SeenRecord>, (): &()) -> End {
-        End { seen: Some(SeenOf { before, ..SeenOf::default() }), wake_at: None }
+        End { seen: Some(SeenOf { before, ..SeenOf::default() }), wake_at: self.wake_at }
     }
 }
 
@@ -134,7 +136,7 @@ fn a_pass_that_fails_tells_all_the_same_and_once() {
     let world = world();
     let fails = |pods| {
         let (world, cluster) = (&world, "prod".parse().unwrap());
-        let pass = Refusing { world, cluster, pods, commit: Err(()) };
+        let pass = Refusing { world, cluster, pods, commit: Err(()), wake_at: None };
         assert!(block_on(run(&pass)).is_err());
         told(world)
     };
@@ -146,8 +148,55 @@ fn a_pass_that_fails_tells_all_the_same_and_once() {
 fn a_pass_ends_after_its_rounds() {
     let world = world();
     let (pods, cluster) = (vec![("a", "full")], "prod".parse().unwrap());
-    let pass = Refusing { world: &world, cluster, pods, commit: Ok(AfterCommit::LookAgain) };
+    let pass = Refusing { world: &world, cluster, pods, commit: Ok(AfterCommit::LookAgain), wake_at: None };
     block_on(run(&pass)).unwrap();
     assert_eq!(told(&world).len(), 1);
     assert!(world.signals.take().iter().all(|rung| !matches!(rung, RungBell::Event(_))));
+}
+
+/// The delays of the messages that functions sent themselves since the last call.
+fn delays(world: &FunctionWorld) -> Vec<SignedDuration> {
+    let rung = world.signals.take().into_iter();
+    rung.filter_map(|rung| match rung {
+        RungBell::Wake { after, .. } => Some(after),
+        RungBell::Event(_) | RungBell::Agent(_) => None,
+    })
+    .collect()
+}
+
+/// Sweeps of an unchanged world are no passes: none of them would plan the look anew.
+#[test]
+fn the_last_sweep_before_a_far_look_sends_its_message() {
+    let (world, cluster): (_, ClusterName) = (world(), "prod".parse().unwrap());
+    let ends = |at: Timestamp| {
+        let (world, cluster, commit) = (&world, cluster.clone(), Ok(AfterCommit::Settled));
+        block_on(run(&Refusing { world, cluster, pods: Vec::new(), commit, wake_at: Some(at) })).unwrap();
+        let key = keys::seen(&"prod".parse().unwrap(), FunctionName::Provisioner);
+        let seen: SeenRecord = from_item(&key, &world.table.peek(&key).unwrap()).unwrap();
+        (delays(world), seen)
+    };
+    let near = EPOCH + WAKE_AT_MOST;
+    let (sent, seen) = ends(near);
+    assert_eq!((sent, seen.wake_at), (vec![WAKE_AT_MOST], None));
+    let far = EPOCH + SignedDuration::from_mins(40);
+    let (sent, seen) = ends(far);
+    assert_eq!((sent, seen.wake_at), (Vec::new(), Some(far)));
+    let wakes = |minutes: i64, consistency| {
+        let heads = Heads {
+            generations: seen.generations.clone(),
+            seen: Some(seen.clone()),
+            watch: crate::heads::Watch::Everything,
+            pending_pods: 0,
+            consistency,
+            catalog: tenon_table::items::CatalogMeta::default(),
+            items: std::collections::BTreeMap::new(),
+        };
+        world.clock.advance((EPOCH + SignedDuration::from_mins(minutes)).duration_since(world.clock.now()));
+        block_on(wake_when_due(&world, &cluster, &heads));
+        delays(&world)
+    };
+    assert_eq!(wakes(36, Consistency::Eventual), []);
+    assert_eq!(wakes(37, Consistency::Strong), []);
+    assert_eq!(wakes(38, Consistency::Eventual), [SignedDuration::from_mins(2)]);
+    assert_eq!(wakes(40, Consistency::Eventual), []);
 }

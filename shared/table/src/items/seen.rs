@@ -44,6 +44,9 @@ pub struct SeenRecord {
     pub generations: Generations,
     /// When it must look again whether or not something changed.
     pub deadline: Option<Timestamp>,
+    /// The time of a look that a sweep would be late for, if no message was sent for it: it was too far away. The last
+    /// sweep before it sends one.
+    pub wake_at: Option<Timestamp>,
     /// When it looked.
     pub at: Timestamp,
     /// The digest of its findings, so that equal findings aren't told twice.
@@ -72,6 +75,7 @@ impl ItemForm for SeenRecord {
         to.numbers("catalog", &catalog.map(|(part, generation)| (part.to_string(), *generation)).collect());
         to.text_if("registry", self.generations.registry.as_ref());
         to.time_if("deadline", self.deadline);
+        to.time_if("wake_at", self.wake_at);
         to.time("at", self.at);
         to.text_if("refusals", self.refusals.as_ref());
         to.time_if("told_at", self.told_at);
@@ -103,6 +107,7 @@ impl ItemForm for SeenRecord {
                 registry: from.string_if("registry")?,
             },
             deadline: from.time_if("deadline")?,
+            wake_at: from.time_if("wake_at")?,
             at: from.time("at")?,
             refusals: from.string_if("refusals")?,
             told_at: from.time_if("told_at")?,
@@ -183,6 +188,7 @@ mod tests {
             function: FunctionName::Lifecycle,
             generations: Generations { steps: 4, ..Generations::default() },
             deadline: deadline.map(at),
+            wake_at: None,
             at: at(0),
             refusals: None,
             told_at: None,

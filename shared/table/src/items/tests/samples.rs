@@ -185,6 +185,7 @@ pub(super) fn seen_by_provisioner() -> SeenRecord {
             registry: Some("34cd".into()),
         },
         deadline: Some(at("00:01:00")),
+        wake_at: Some(at("00:40:00")),
         at: at("00:00:01"),
         refusals: Some("12ab".into()),
         told_at: Some(at("00:00:01")),
