@@ -148,8 +148,9 @@ fn announce(
              change of instance `{instance}` at `{at}`"
         ),
         None => format!(
-            "EC2 recommends to move the pods of NodeClaim `{name}` from instance `{instance}`, which it may take back: its \
-             NodePool's annotation `{REBALANCE}` decides"
+            "EC2 recommends to move the pods of NodeClaim `{name}` from instance `{instance}`, which it may take back: ignored \
+             unless annotation `{REBALANCE}` of NodePool `{}` is `ReplaceFirst` or `Drain`",
+            claim.pool
         ),
     };
     Some(InterruptionPlan {

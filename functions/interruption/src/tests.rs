@@ -217,6 +217,11 @@ fn a_recommendation_is_told_once_and_drains_nothing() {
     assert_eq!((told.revision, told.phase()), (8, ClaimPhase::Initialized));
     assert_eq!(kind, Some(AnnouncementKind::RebalanceRecommendation));
     assert_eq!((journal(&world), action(&world, 0)), (1, None));
+    let outcome = format!(
+        "ignored unless annotation `tenon.dev/rebalance-recommendation` of NodePool `{}` is `ReplaceFirst` or `Drain`",
+        told.pool
+    );
+    assert!(world.table.dump().any(|(_, item)| format!("{item:?}").contains(&outcome)));
     assert_eq!(world.signals.take_events().len(), 1);
 }
 
