@@ -64,6 +64,9 @@ pub struct Finding {
     pub names: BTreeSet<String>,
     /// How many subjects there are.
     pub count: usize,
+    /// What the subjects belong to, where they come and go: the finding stays the same while it has others of the group.
+    /// Empty elsewhere.
+    pub group: String,
     /// A CamelCase reason.
     pub reason: String,
     /// The part of the reason that makes it a different one; `why` may change without it, such as an age.
@@ -93,6 +96,7 @@ impl Finding {
             kind: subject.kind,
             names: BTreeSet::from([subject.name]),
             count: 1,
+            group: String::new(),
             reason: reason.into(),
             condition: String::new(),
             sentence: sentence.to_owned(),
@@ -160,6 +164,12 @@ impl Finding {
         Self { condition: condition.into(), ..self }
     }
 
+    /// The same of a group, whose members may come and go.
+    #[must_use]
+    pub fn group(self, group: impl Into<String>) -> Self {
+        Self { group: group.into(), ..self }
+    }
+
     /// The same, with a detail.
     #[must_use]
     pub fn detail(mut self, name: &str, value: impl ToString) -> Self {
@@ -176,7 +186,8 @@ impl Finding {
     /// The identity of the finding over time.
     #[must_use]
     pub fn identity(&self) -> String {
-        format!("{} {} {} {}", self.subject(), self.decision.as_str(), self.reason, self.condition)
+        let about = if self.group.is_empty() { self.subject().to_string() } else { self.group.clone() };
+        format!("{about} {} {} {}", self.decision.as_str(), self.reason, self.condition)
     }
 
     /// One sentence for people, in the name of a function.
@@ -224,7 +235,7 @@ impl Finding {
         (self.decision, self.kind, self.shown) == (other.decision, other.kind, other.shown)
             && (&self.reason, &self.condition, &self.sentence)
                 == (&other.reason, &other.condition, &other.sentence)
-            && self.why == other.why
+            && (&self.why, &self.group) == (&other.why, &other.group)
             && matches!(self.kind, SubjectKind::Pod | SubjectKind::Claim)
     }
 }

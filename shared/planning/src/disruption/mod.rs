@@ -328,7 +328,8 @@ fn invalid_annotations(input: &DisruptionInput) -> Vec<InvalidAnnotation> {
     let pods = input.claims.iter().filter_map(|view| view.node.as_ref()).flat_map(|node| &node.pods);
     let invalid = pods.filter_map(|pod| match &pod.shape.do_not_disrupt {
         DoNotDisrupt::Invalid(value) => {
-            Some(InvalidAnnotation { pod: pod.name.clone(), value: value.clone() })
+            let owner = pod.shape.owner.as_ref().map(|owner| format!("{}/{}", owner.kind, owner.name));
+            Some(InvalidAnnotation { pod: pod.name.clone(), owner, value: value.clone() })
         }
         DoNotDisrupt::No | DoNotDisrupt::Always | DoNotDisrupt::For(_) => None,
     });

@@ -178,6 +178,8 @@ pub struct DisruptionReport {
 pub struct InvalidAnnotation {
     /// The pod.
     pub pod: NamespacedName,
+    /// Its controller, such as `ReplicaSet/web`, if it has one.
+    pub owner: Option<String>,
     /// Its value.
     pub value: String,
 }
@@ -212,12 +214,15 @@ impl DisruptionReport {
             let finding = Finding::refused(subject, "InvalidAnnotation", sentence, error.to_string());
             to.tell(finding.condition(error.key));
         }
-        for InvalidAnnotation { pod, value } in invalid {
+        for InvalidAnnotation { pod, owner, value } in invalid {
+            // Pods of a controller have one template: another pod with its mistake is no news.
+            let group = owner.map(|owner| format!("{owner} of {}", pod.namespace)).unwrap_or_default();
             let subject = Subject { kind: SubjectKind::Pod, name: pod.to_string() };
             let why =
                 format!("its value `{value}` is neither `true` nor a duration such as `30m`; correct it");
             let sentence = "ignoring annotation `karpenter.sh/do-not-disrupt` of {}";
-            to.tell(Finding::refused(subject, "InvalidAnnotation", sentence, why).condition(value));
+            let finding = Finding::refused(subject, "InvalidAnnotation", sentence, why);
+            to.tell(finding.condition(value).group(group));
         }
     }
 }

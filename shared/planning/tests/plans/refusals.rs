@@ -319,13 +319,32 @@ fn told(tell: impl FnOnce(&mut Report)) -> Vec<String> {
 fn what_disruption_waits_for_and_annotations_that_say_nothing_are_told() {
     let waiting = vec![Waiting::SnapshotMissing];
     let pod = NamespacedName { namespace: "shop".to_owned(), name: "web".to_owned() };
-    let invalid = vec![InvalidAnnotation { pod, value: "soon".to_owned() }];
+    let invalid = vec![InvalidAnnotation { pod, owner: None, value: "soon".to_owned() }];
     let report = DisruptionReport { waiting, invalid, ..DisruptionReport::default() };
     let told = told(|to| report.tell(to));
     let annotation = "ignoring annotation `karpenter.sh/do-not-disrupt` of pod `shop/web`: its value `soon` is neither \
                       `true` nor a duration such as `30m`; correct it";
     let waits = "planner waits: the cluster's agent hasn't reported yet: install it, or check its pods";
     assert_eq!(told, [annotation, waits]);
+}
+
+#[test]
+fn one_more_pod_of_a_controller_with_a_bad_annotation_is_no_news() {
+    let identities = |owner: &str, pods: &[&str]| -> Vec<String> {
+        let invalid = pods.iter().map(|name| InvalidAnnotation {
+            pod: NamespacedName { namespace: "shop".to_owned(), name: (*name).to_owned() },
+            owner: Some(owner.to_owned()),
+            value: "soon".to_owned(),
+        });
+        let (mut report, mut findings) = (Report::default(), Vec::<Finding>::new());
+        DisruptionReport { invalid: invalid.collect(), ..DisruptionReport::default() }.tell(&mut report);
+        report.deliver(&mut findings);
+        findings.iter().map(Finding::identity).collect()
+    };
+    let first = identities("ReplicaSet/web", &["web-2"]);
+    assert_eq!(first.len(), 1);
+    assert_eq!(identities("ReplicaSet/web", &["web-1", "web-2", "web-3"]), first);
+    assert_ne!(identities("ReplicaSet/api", &["web-2"]), first);
 }
 
 #[test]
