@@ -246,6 +246,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::sync::Arc;
     use tenon_domain::drain_block::DrainObstacle;
+    use tenon_domain::manifest::{self, ManifestObject};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -412,10 +413,16 @@ mod tests {
         let mut refused = RefusedEvictions::default();
         let annotated = json!({"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}});
         let pods = [pod("b", json!({})), pod("a", json!({})), pod("k", annotated)];
-        let blocks = |refused: &RefusedEvictions| -> Vec<(DrainObstacle, String, u32)> {
-            let plan = plan_drain(&drain_of(&pods, None), refused, at(60));
+        let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "all", "namespace": "a"}, "spec": {"maxUnavailable": 0, "selector": {}}});
+        let Ok(ManifestObject::PodDisruptionBudget(budget)) = manifest::read_stored(&budget) else {
+            panic!("{budget}")
+        };
+        let within = |refused: &RefusedEvictions, budgets| -> Vec<(DrainObstacle, String, u32)> {
+            let plan = plan_drain(&Drain { budgets, ..drain_of(&pods, None) }, refused, at(60));
             plan.blocks.into_iter().map(|block| (block.by, block.first, block.count)).collect()
         };
+        let blocks = |refused: &RefusedEvictions| within(refused, std::slice::from_ref(&*budget));
         let kept = (DrainObstacle::DoNotDisrupt, "a/k".to_owned(), 1);
         for uid in ["a", "b"] {
             for _ in 0..9 {
@@ -425,6 +432,8 @@ mod tests {
         assert_eq!(blocks(&refused), std::slice::from_ref(&kept));
         ["a", "b"].iter().for_each(|uid| refused.observe_refusal(uid, at(0)));
         let guarded = (DrainObstacle::PodDisruptionBudget, "a/a".to_owned(), 2);
-        assert_eq!(blocks(&refused), [guarded, kept]);
+        assert_eq!(blocks(&refused), [guarded, kept.clone()]);
+        // Nothing refuses the next evictions once the budget is gone.
+        assert_eq!(within(&refused, &[]), [kept]);
     }
 }

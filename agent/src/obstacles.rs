@@ -1,7 +1,8 @@
 //! What a drain can't get past by itself, for whoever can.
 //!
 //! Decides which waits count as obstacles: an annotation at once, a PodDisruptionBudget after half a minute of refusals,
-//! volumes a minute after the last pod left. A wait that ends by itself is none.
+//! volumes a minute after the last pod left. A wait that ends by itself is none, such as that of a refused pod whose
+//! PodDisruptionBudget is gone: its next eviction succeeds.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,11 @@ pub(crate) fn of_pods(
     }
     for pod in waiting.iter().filter(|pod| refused.stays_refused(&pod.uid)) {
         let guards = budgets.iter().filter(|budget| covers(budget, pod));
-        let guards = guards.map(|budget| format!("{}/{}", budget.meta.namespace, budget.meta.name)).collect();
+        let guards: Vec<String> =
+            guards.map(|budget| format!("{}/{}", budget.meta.namespace, budget.meta.name)).collect();
+        if guards.is_empty() {
+            continue;
+        }
         found.entry((DrainObstacle::PodDisruptionBudget, guards)).or_default().push(name(pod));
     }
     found.into_iter().filter_map(|((by, names), objects)| block(by, names, objects)).collect()
