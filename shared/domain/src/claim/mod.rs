@@ -20,7 +20,7 @@ pub use next_launch::NextLaunch;
 pub use phase::{ClaimPhase, may_follow};
 pub use record::{
     BINDING_WINDOW, Claim, ClaimState, CommandRole, Consolidatable, Drift, DriftReason, ImpossibleTransition,
-    LaunchFailure, LaunchedInstance, MinValuesState, PodsCounted,
+    LaunchFailure, LaunchedInstance, MinValuesState, NO_LABEL, PodsCounted,
 };
 pub use removal::RemovalReason;
 pub use terms::Terms;

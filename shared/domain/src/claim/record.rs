@@ -234,9 +234,10 @@ impl Drift {
                 format!("the template of its NodePool changed (hash `{from}`, now `{to}`)")
             }
             DriftReason::NodeClassDrift => format!("its EC2NodeClass changed (hash `{from}`, now `{to}`)"),
-            DriftReason::RequirementsDrifted => {
-                format!("its Node has `{from}`, its NodePool requires `{to}`")
-            }
+            DriftReason::RequirementsDrifted => match from.strip_prefix(NO_LABEL) {
+                Some(key) => format!("its Node has no label `{key}`, its NodePool requires `{to}`"),
+                None => format!("its Node has `{from}`, its NodePool requires `{to}`"),
+            },
             DriftReason::InstanceTypeNotFound => {
                 format!("it is a `{from}`, and its NodePool has {to}")
             }
@@ -259,6 +260,9 @@ pub struct Consolidatable {
     /// The digest of its pods that would move; `None` if there are none. Other pods begin the wait again.
     pub pods: Option<String>,
 }
+
+/// What a drift of requirements is from, before the key, where the Node hasn't the label at all.
+pub const NO_LABEL: &str = "no label ";
 
 /// The difference between a claim and a new one of its class.
 #[derive(Debug, Clone, PartialEq, Eq)]

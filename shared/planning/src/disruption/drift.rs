@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::catalog::{CapacityType, find_option};
-use tenon_domain::claim::{ClaimPhase, Drift, DriftReason, LaunchedInstance};
+use tenon_domain::claim::{ClaimPhase, Drift, DriftReason, LaunchedInstance, NO_LABEL};
 use tenon_domain::class_hash::PoolHash;
 use tenon_domain::class_status::image_for;
 use tenon_domain::id::{PlacementGroupId, SubnetId};
@@ -89,7 +89,7 @@ fn of_pool(input: &DisruptionInput, view: &ClaimView) -> Option<Drift> {
         let one = Requirements::from_iter([asked.clone()]);
         if !labels.is_compatible(&one, UndefinedKeys::Absent) {
             let value = known.labels.get(asked.key()).map_or_else(
-                || format!("no label {}", asked.key()),
+                || format!("{NO_LABEL}{}", asked.key()),
                 |value| format!("{}={value}", asked.key()),
             );
             return Some(drift(DriftReason::RequirementsDrifted, value, asked.to_string()));

@@ -182,7 +182,10 @@ fn an_edited_template_of_the_pool_is_drift_and_an_edited_requirement_is_where_la
     let (reason, from, to) = requiring(asked(), Some("c")).unwrap();
     assert_eq!((reason, from.as_str()), (DriftReason::RequirementsDrifted, "team=c"));
     assert!(to.contains("team") && to.contains('a'), "{to}");
-    assert_eq!(requiring(asked(), None).unwrap().1, "no label team");
+    let (reason, from, _) = requiring(asked(), None).unwrap();
+    assert_eq!(from, "no label team");
+    let drift = Drift { reason, since: at(0), from, to: "team In [a]".to_owned() };
+    assert_eq!(drift.words(), "its Node has no label `team`, its NodePool requires `team In [a]`");
     assert_eq!(requiring(Requirement::does_not_exist("team"), None), None);
 }
 
