@@ -131,7 +131,9 @@ fn peers(function: FunctionName, finding: &ToldFinding) -> Option<(NoteKind, &'s
     match (function, finding.kind) {
         (FunctionName::Disruption, SubjectKind::Claim) => match finding.reason.as_str() {
             "SavesTooLittle" | "MovedLately" | "SpotToSpotDisabled" | "TooFewSpotTypes"
-            | "MinValuesUnmet" | "Unbalanced" => Some((NoteKind::Normal, "Unconsolidatable")),
+            | "MinValuesUnmet" | "Unbalanced" | "TooYoung" | "Undone" => {
+                Some((NoteKind::Normal, "Unconsolidatable"))
+            }
             _ => Some((NoteKind::Normal, "DisruptionBlocked")),
         },
         (FunctionName::Disruption, SubjectKind::Pool) if finding.reason == "BudgetExhausted" => {

@@ -181,16 +181,7 @@ impl<'a> DisruptionContext<'a> {
     pub(crate) fn consolidatable(&self, mark: &ConsolidatableMark) -> Option<DecidedChange<'a>> {
         let set = |claim: &mut Claim| claim.consolidatable.clone_from(&mark.mark);
         self.marked(&mark.claim, set, |claim| {
-            let Claim { name, pool, .. } = claim;
-            let message = match &mark.mark {
-                Some(Consolidatable { pods: None, .. }) => format!(
-                    "NodeClaim `{name}` is empty: it is removed if no pod comes within `consolidateAfter` of NodePool `{pool}`"
-                ),
-                Some(Consolidatable { pods: Some(_), .. }) => format!(
-                    "NodeClaim `{name}` is underutilized: it is removed if that holds for `consolidateAfter` of NodePool `{pool}`"
-                ),
-                None => format!("NodeClaim `{name}` isn't empty or underutilized any longer"),
-            };
+            let message = consolidatable_words(claim, mark);
             self.record(claim, Decision::Consolidatable, message)
         })
     }
@@ -296,7 +287,11 @@ impl<'a> DisruptionContext<'a> {
             UndoCause::ReplacementFailed => "its replacement failed",
             UndoCause::NoRoom => "its pods have no room elsewhere any longer",
         };
-        let record = self.record(&claim, Decision::Kept, format!("keeping NodeClaim `{name}`: {why}"));
+        let rests = match &claim.consolidatable {
+            Some(_) => format!(": it rests until `{again}`, unless its pods change"),
+            None => String::new(),
+        };
+        let record = self.record(&claim, Decision::Kept, format!("keeping NodeClaim `{name}`: {why}{rests}"));
         self.step(decided, before, &claim, &record)
     }
 
@@ -354,5 +349,65 @@ impl<'a> DisruptionContext<'a> {
             JournalRecord::new(subject, self.now(), FunctionName::Disruption.as_str(), decision, message);
         record.evidence.clone_from(self.launch.evidence);
         record
+    }
+}
+
+/// What a mark, or its end, says.
+fn consolidatable_words(claim: &Claim, mark: &ConsolidatableMark) -> String {
+    let Claim { name, pool, .. } = claim;
+    let (state, condition) = match &mark.mark {
+        Some(Consolidatable { pods: None, .. }) => {
+            ("is empty", format!("if no pod comes within `consolidateAfter` of NodePool `{pool}`"))
+        }
+        Some(Consolidatable { pods: Some(_), .. }) => {
+            ("is underutilized", format!("if that holds for `consolidateAfter` of NodePool `{pool}`"))
+        }
+        None => {
+            return match &mark.stays {
+                Some(why) => format!("NodeClaim `{name}` stays for now: {why}"),
+                None => format!("NodeClaim `{name}` isn't empty or underutilized any longer"),
+            };
+        }
+    };
+    match &mark.stays {
+        Some(why) => format!("NodeClaim `{name}` {state}, and stays for now: {why}"),
+        None => format!("NodeClaim `{name}` {state}: it is removed {condition}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenon_domain::id::{LaunchId, NodeClassName, NodePoolName};
+    use tenon_planning::disruption::RefusalReason;
+
+    use super::*;
+
+    #[test]
+    fn a_mark_and_its_end_say_what_is_true() {
+        let name = ClaimName::parse("default-3k9x2").unwrap();
+        let of = (NodePoolName::parse("default").unwrap(), NodeClassName::parse("default").unwrap());
+        let launch = LaunchId::parse("launch-1").unwrap();
+        let claim = Claim::planned(name.clone(), of, launch, Timestamp::UNIX_EPOCH);
+        let check = |pods: Option<Option<&str>>, stays: Option<RefusalReason>, expected: &str| {
+            let mark = pods
+                .map(|pods| Consolidatable { since: Timestamp::UNIX_EPOCH, pods: pods.map(str::to_owned) });
+            let mark = ConsolidatableMark { claim: name.clone(), mark, stays };
+            assert_eq!(consolidatable_words(&claim, &mark), format!("NodeClaim `default-3k9x2` {expected}"));
+        };
+        let blocked = || Some(RefusalReason::DoNotDisrupt { pod: None, until: Some(Timestamp::UNIX_EPOCH) });
+        let until = "the node has `karpenter.sh/do-not-disrupt` until `1970-01-01T00:00:00Z`";
+        check(
+            Some(None),
+            None,
+            "is empty: it is removed if no pod comes within `consolidateAfter` of NodePool `default`",
+        );
+        check(
+            Some(Some("a")),
+            None,
+            "is underutilized: it is removed if that holds for `consolidateAfter` of NodePool `default`",
+        );
+        check(Some(Some("a")), blocked(), &format!("is underutilized, and stays for now: {until}"));
+        check(None, blocked(), &format!("stays for now: {until}"));
+        check(None, None, "isn't empty or underutilized any longer");
     }
 }

@@ -21,6 +21,7 @@ mod emptiness;
 pub mod input;
 mod moving;
 pub mod output;
+mod refusal_words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,7 +86,7 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     let look = (&wanted, &mut plan);
     let used = consolidation::consolidate(input, &mut world, &mut budgets, look, &mut report);
     wanted.extend(used);
-    plan.consolidatable = changed_marks(input, &wanted, &plan);
+    plan.consolidatable = changed_marks(input, &wanted, &plan, &report);
     let written =
         plan.consolidatable.iter().map(|mark| &mark.claim).chain(plan.marks.iter().map(|mark| &mark.claim));
     let written: BTreeSet<ClaimName> =
@@ -109,6 +110,7 @@ fn changed_marks(
     input: &DisruptionInput,
     wanted: &WantedMarks,
     plan: &DisruptionPlan,
+    report: &DisruptionReport,
 ) -> Vec<ConsolidatableMark> {
     let taken = plan.commands.iter().flat_map(|command| &command.candidates);
     let written: BTreeSet<&ClaimName> = plan.marks.iter().map(|mark| &mark.claim).chain(taken).collect();
@@ -117,9 +119,17 @@ fn changed_marks(
         .iter()
         .map(|view| &view.claim)
         .filter(|claim| claim.phase() == ClaimPhase::Initialized && !written.contains(&claim.name));
+    let stays = |claim: &ClaimName| {
+        let refused = report.refusals.iter().find(|refused| refused.claim == *claim);
+        refused.map(|refused| refused.reason.clone())
+    };
     free.map(|claim| (claim, wanted.get(&claim.name)))
         .filter(|(claim, mark)| claim.consolidatable.as_ref() != *mark)
-        .map(|(claim, mark)| ConsolidatableMark { claim: claim.name.clone(), mark: mark.cloned() })
+        .map(|(claim, mark)| ConsolidatableMark {
+            claim: claim.name.clone(),
+            mark: mark.cloned(),
+            stays: stays(&claim.name),
+        })
         .collect()
 }
 
@@ -215,6 +225,8 @@ fn held(input: &DisruptionInput, node: &NodeView, word: PodsWord) -> Result<(), 
         | RefusalReason::Paused { .. }
         | RefusalReason::SavesTooLittle { .. }
         | RefusalReason::MovedLately { .. }
+        | RefusalReason::TooYoung { .. }
+        | RefusalReason::Undone { .. }
         | RefusalReason::SpotToSpotDisabled
         | RefusalReason::TooFewSpotTypes { .. }
         | RefusalReason::MinValuesUnmet { .. }

@@ -10,12 +10,12 @@ use tenon_domain::class_hash::{ClassHash, PoolHash};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId, NamespacedName, NodePoolName, SecurityGroupId};
 use tenon_domain::journal::{Subject, SubjectKind};
-use tenon_domain::labels::{MINIMUM_SAVINGS, MOVED_PODS_REST, PAUSE_DISRUPTION};
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::pool_annotations::PoolAnnotationError;
 use tenon_domain::report::{self, Finding, counted};
 use tenon_domain::savings::MinimumSavings;
 
+use super::refusal_words::{blocked_by, kept_by, moved_lately, paused, saves_too_little, too_young};
 use super::{Allowance, DisruptionPause};
 use crate::provision;
 
@@ -79,6 +79,8 @@ pub struct ConsolidatableMark {
     pub claim: ClaimName,
     /// Since when, and of which pods; `None` clears it.
     pub mark: Option<Consolidatable>,
+    /// Why it stays for now, where its pool's `consolidateAfter` alone doesn't say it.
+    pub stays: Option<RefusalReason>,
 }
 
 /// A step of an active command.
@@ -338,6 +340,20 @@ pub enum RefusalReason {
         /// How long the pool lets them rest.
         rest: SignedDuration,
     },
+    /// Its pool lets no node of that age be consolidated.
+    TooYoung {
+        /// Its pool.
+        pool: NodePoolName,
+        /// The least age.
+        lifetime: SignedDuration,
+        /// When it has that age.
+        until: Timestamp,
+    },
+    /// Its last consolidation was undone.
+    Undone {
+        /// It isn't tried again before, unless its pods change.
+        until: Timestamp,
+    },
     /// Only another spot node would be cheaper, and the gate is closed.
     SpotToSpotDisabled,
     /// Too few types of spot nodes would be cheaper.
@@ -352,62 +368,6 @@ pub enum RefusalReason {
     },
     /// The saving isn't worth the disruption, by the policy `Balanced`.
     Unbalanced,
-}
-
-fn paused(f: &mut fmt::Formatter<'_>, pool: &NodePoolName, by: DisruptionPause) -> fmt::Result {
-    match by {
-        DisruptionPause::Annotation => write!(
-            f,
-            "annotation `{PAUSE_DISRUPTION}` of NodePool `{pool}` pauses voluntary disruption: remove it to end that"
-        ),
-        DisruptionPause::Setting => f.write_str(
-            "`VoluntaryDisruption=Disabled` of the cluster's stack pauses voluntary disruption: `Enabled` ends that",
-        ),
-    }
-}
-
-fn kept_by(
-    f: &mut fmt::Formatter<'_>,
-    pod: Option<&NamespacedName>,
-    until: Option<Timestamp>,
-) -> fmt::Result {
-    match pod {
-        Some(pod) => write!(f, "pod `{pod}` has `karpenter.sh/do-not-disrupt`")?,
-        None => f.write_str("the node has `karpenter.sh/do-not-disrupt`")?,
-    }
-    match until {
-        Some(until) => write!(f, " until `{until}`"),
-        None => f.write_str(": remove the annotation to allow it"),
-    }
-}
-
-fn blocked_by(f: &mut fmt::Formatter<'_>, pod: &NamespacedName, pdbs: &[String]) -> fmt::Result {
-    match pdbs {
-        [] | [_] => write!(
-            f,
-            "PodDisruptionBudget `{}` doesn't allow evicting pod `{pod}`: make its other pods Ready, add replicas, or allow a \
-             disruption",
-            pdbs.concat()
-        ),
-        several => write!(
-            f,
-            "PodDisruptionBudgets `{}` select pod `{pod}`, and no pod of several is evicted: let one of them select it",
-            several.join("` and `")
-        ),
-    }
-}
-
-fn saves_too_little(
-    f: &mut fmt::Formatter<'_>,
-    pool: &NodePoolName,
-    hundredths: u64,
-    least: MinimumSavings,
-) -> fmt::Result {
-    match hundredths / 100 {
-        0 => f.write_str("cheaper nodes for its pods would save less than 1 %")?,
-        percent => write!(f, "cheaper nodes for its pods would save {percent} %")?,
-    }
-    write!(f, ", and NodePool `{pool}` asks for {least}: annotation `{MINIMUM_SAVINGS}` changes that")
 }
 
 impl fmt::Display for RefusalReason {
@@ -453,15 +413,15 @@ impl fmt::Display for RefusalReason {
                 write!(f, "NodePool `{pool}` doesn't exist: create it again, or delete the NodeClaim")
             }
             Self::Paused { pool, by } => paused(f, pool, *by),
-            Self::MovedLately { pool, moved, rest } => write!(
-                f,
-                "{} moved within the last {rest:#} for cheaper nodes, and another move so soon doesn't save enough: NodePool \
-                 `{pool}`'s annotation `{MOVED_PODS_REST}` changes that",
-                counted(*moved, "of its pods", "of its pods")
-            ),
+            Self::MovedLately { pool, moved, rest } => moved_lately(f, pool, *moved, *rest),
             Self::SavesTooLittle { pool, hundredths, least } => {
                 saves_too_little(f, pool, *hundredths, *least)
             }
+            Self::TooYoung { pool, lifetime, until } => too_young(f, pool, *lifetime, *until),
+            Self::Undone { until } => write!(
+                f,
+                "its last consolidation was undone, and would fail the same way: next try at `{until}`, or once its pods change"
+            ),
             Self::SpotToSpotDisabled => f.write_str(
                 "another spot node would be cheaper, and the cluster's gate `SpotToSpotConsolidation` is off: \
                  `SpotToSpotConsolidation=Enabled` of its stack opens it",

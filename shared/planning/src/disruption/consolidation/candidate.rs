@@ -23,7 +23,7 @@ use crate::disruption::blocked::{PodsWord, reschedulable};
 use crate::disruption::due::due;
 use crate::disruption::input::{ClaimView, DisruptionInput, NodeView};
 use crate::disruption::moving::SpareCapacity;
-use crate::disruption::output::NotDisrupted;
+use crate::disruption::output::{NotDisrupted, RefusalReason};
 use crate::disruption::{awaited, cost, emptiness, held};
 use crate::provision::PoolInput;
 
@@ -136,14 +136,40 @@ impl<'a> UsedNode<'a> {
         }
     }
 
+    /// Why it rests with its present pods, if its last consolidation was undone: its mark begins later.
+    pub(crate) fn undone(&self, now: Timestamp) -> Option<NotDisrupted> {
+        let since = self.mark(now).since;
+        let until = self.goes_at(since);
+        (since > now).then_some(NotDisrupted { reason: RefusalReason::Undone { until }, again: Some(until) })
+    }
+
+    /// Why its age alone keeps it, if it could go.
+    pub(crate) fn too_young(&self, now: Timestamp) -> Option<NotDisrupted> {
+        let until = self.old_at();
+        let waits = self.wait_ends(self.mark(now).since).max(now);
+        (waits < until).then(|| {
+            let (pool, lifetime) = (self.pool.name.clone(), self.terms.lifetime);
+            NotDisrupted { reason: RefusalReason::TooYoung { pool, lifetime, until }, again: Some(until) }
+        })
+    }
+
     /// When it may go, if it could go since then.
     pub(crate) fn goes_at(&self, since: Timestamp) -> Timestamp {
+        self.wait_ends(since).max(self.old_at())
+    }
+
+    /// When it has the least age that its pool asks for.
+    fn old_at(&self) -> Timestamp {
+        self.view.claim.created_at.checked_add(self.terms.lifetime).unwrap_or(Timestamp::MAX)
+    }
+
+    /// The end of its pool's `consolidateAfter`, and the earliest second look, if it could go since then.
+    fn wait_ends(&self, since: Timestamp) -> Timestamp {
         let after = self.pool.disruption.consolidate_after.unwrap_or_default();
         let quiet = settled_at(self.view, self.node).map_or(since, |at| at.max(since));
         let quiet = quiet.checked_add(after).unwrap_or(Timestamp::MAX);
         let looked_twice = since.checked_add(emptiness::LOOKED_TWICE).unwrap_or(Timestamp::MAX);
-        let old = self.view.claim.created_at.checked_add(self.terms.lifetime).unwrap_or(Timestamp::MAX);
-        quiet.max(looked_twice).max(old)
+        quiet.max(looked_twice)
     }
 }
 

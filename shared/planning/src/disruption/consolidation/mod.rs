@@ -105,11 +105,14 @@ pub(crate) fn consolidate<'a>(
     // A node that could go alone stays marked while another set is better, so that its wait isn't begun again.
     let alone_too = looked_at.iter().zip(&alone).filter(|(_, proposal)| !proposal.moves.is_empty());
     let could_go: BTreeSet<usize> = alone_too.map(|(index, _)| *index).chain(going.iter().copied()).collect();
-    for (nodes_of, reason) in alone.into_iter().flat_map(|proposal| proposal.refused) {
-        for used in nodes_of.iter().filter(|index| !going.contains(index)).filter_map(|at| nodes.get(*at)) {
-            refuse(input, used.view, NotDisrupted { reason: reason.clone(), again: None }, plan, report);
+    let refused = alone.into_iter().flat_map(|proposal| proposal.refused);
+    let refused = refused.flat_map(|(of, reason)| of.into_iter().map(move |at| (at, reason.clone())));
+    for (index, reason) in refused.filter(|(index, _)| !going.contains(index)) {
+        if let Some(used) = nodes.get(index).filter(|used| used.undone(input.now).is_none()) {
+            refuse(input, used.view, NotDisrupted { reason, again: None }, plan, report);
         }
     }
+    tell_waits(input, &nodes, &could_go, (plan, report));
     // What saves most is begun first. Pods' rules about their neighbours may hold for all moves together only, so each is
     // planned again alone, and none with such pods is begun while others of them are on their way to new nodes.
     moves.sort_by(|a, b| (b.saves, &a.nodes).cmp(&(a.saves, &b.nodes)));
@@ -189,7 +192,24 @@ fn parts<'n, 'a>(
     (of, going, pods)
 }
 
-/// The marks of nodes that could go. A node that wasn't tried keeps its own.
+/// Tells of nodes that wait for more than `consolidateAfter`: of each whose last consolidation was undone, and of those that
+/// could go and are too young.
+fn tell_waits(
+    input: &DisruptionInput,
+    nodes: &[UsedNode<'_>],
+    could_go: &BTreeSet<usize>,
+    (plan, report): (&mut DisruptionPlan, &mut DisruptionReport),
+) {
+    for (index, used) in nodes.iter().enumerate().filter(|(_, used)| used.kept.is_none()) {
+        let young = || used.too_young(input.now).filter(|_| could_go.contains(&index));
+        if let Some(refused) = used.undone(input.now).or_else(young) {
+            refuse(input, used.view, refused, plan, report);
+        }
+    }
+}
+
+/// The marks of nodes that could go. A node that wasn't tried keeps its own, and so does one that rests after a consolidation
+/// that was undone: without its mark it would be tried again at once.
 fn marks(
     input: &DisruptionInput,
     nodes: &[UsedNode<'_>],
@@ -197,7 +217,9 @@ fn marks(
     untried: &BTreeSet<usize>,
 ) -> WantedMarks {
     let is_marked = |index: usize, used: &UsedNode<'_>| {
-        could_go.contains(&index) || (untried.contains(&index) && used.view.claim.consolidatable.is_some())
+        could_go.contains(&index)
+            || (untried.contains(&index) && used.view.claim.consolidatable.is_some())
+            || used.undone(input.now).is_some()
     };
     let marked = nodes.iter().enumerate().filter(|(index, used)| is_marked(*index, used));
     marked.map(|(_, used)| (used.view.claim.name.clone(), used.mark(input.now))).collect()

@@ -211,8 +211,8 @@ fn refusals_name_what_stands_in_the_way() {
     );
     assert_eq!(
         told(RefusalReason::BlockedByPdb { pod, pdbs: vec!["a".to_owned(), "b".to_owned()] }),
-        "PodDisruptionBudgets `a` and `b` select pod `shop/web`, and no pod of several is evicted: let one of them select \
-         it"
+        "several PodDisruptionBudgets, `a` and `b`, select pod `shop/web`, so that it can't be evicted: let one of them \
+         select its pods"
     );
     assert_eq!(
         told(RefusalReason::PoolNotFound { pool: pool() }),

@@ -3,6 +3,7 @@
 use super::*;
 use tenon_domain::api::node_pool::ConsolidationPolicy;
 use tenon_domain::catalog::{Availability, InstanceTypeOption, Offering};
+use tenon_domain::claim::Consolidatable;
 use tenon_domain::id::ZoneId;
 use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
@@ -203,9 +204,55 @@ fn an_old_enough_node_goes_and_a_young_one_waits() {
         pool.meta.annotations.insert(labels::MINIMUM_NODE_LIFETIME.to_owned(), "30m".to_owned());
     });
     // It was made 1000 s ago.
-    let (young, _) = looked_twice(&world);
+    let (young, report) = looked_twice(&world);
     assert_eq!((young.commands.len(), young.wake_at), (0, Some(at(800))));
-    assert_eq!(after(&world, 800).0.commands.len(), 1);
+    let told: Vec<String> = report.refusals.iter().map(|refused| refused.reason.to_string()).collect();
+    let keeps = "annotation `tenon.dev/minimum-node-lifetime` of NodePool `default` keeps its nodes for 30m, this one until \
+                 `2026-01-01T00:13:20Z`";
+    assert_eq!(told, [keeps]);
+    // Its mark says it, too.
+    let (first, _) = plan(&world);
+    let [mark] = first.consolidatable.as_slice() else { panic!("{first:?}") };
+    assert_eq!(mark.stays.as_ref().map(ToString::to_string).as_deref(), Some(keeps));
+    let (old, report) = after(&world, 800);
+    assert_eq!((old.commands.len(), refusals(&report).len()), (1, 0));
+}
+
+/// A closed PodDisruptionBudget takes the mark of a node away that would still cost less elsewhere.
+#[test]
+fn the_end_of_a_mark_says_what_keeps_the_node() {
+    let mut world = used(three(), &[OnDemand], &[("x.large", OnDemand, &[500])]);
+    let (first, _) = plan(&world);
+    assert_eq!(first.consolidatable[0].stays, None);
+    world.claims[0].claim.consolidatable = first.consolidatable[0].mark.clone();
+    world.claims[0].node.as_mut().unwrap().do_not_disrupt = DoNotDisrupt::Always;
+    let (kept, _) = plan(&world);
+    let [mark] = kept.consolidatable.as_slice() else { panic!("{kept:?}") };
+    assert_eq!(
+        (mark.mark.clone(), mark.stays.clone()),
+        (None, Some(RefusalReason::DoNotDisrupt { pod: None, until: None }))
+    );
+}
+
+/// Also where nothing would be cheaper now: the refusal of capacity that made the replacement fail ends sooner.
+#[test]
+fn a_node_rests_after_an_undone_consolidation_and_it_is_told() {
+    let resting = |nodes: &[Given<'_>], types: Vec<InstanceTypeOption>| {
+        let mut world = used(types, &[OnDemand], nodes);
+        let (first, _) = plan(&used(three(), &[OnDemand], nodes));
+        let mark = first.consolidatable[0].mark.clone();
+        world.claims[0].claim.consolidatable = mark.map(|mark| Consolidatable { since: at(100), ..mark });
+        plan(&world)
+    };
+    let until = "its last consolidation was undone, and would fail the same way: next try at `2026-01-01T00:01:55Z`, or once \
+                 its pods change";
+    for types in [three(), vec![machine("x.large", 16, 80)]] {
+        let (plan, report) = resting(&[("x.large", OnDemand, &[500])], types);
+        assert_eq!((plan.commands.len(), plan.consolidatable.len()), (0, 0));
+        assert_eq!(plan.wake_at, Some(at(115)));
+        let told: Vec<String> = report.refusals.iter().map(|refused| refused.reason.to_string()).collect();
+        assert_eq!(told, [until]);
+    }
 }
 
 /// A node at a half with a pod that a consolidation moved so many hours ago, beside one with room for it.
