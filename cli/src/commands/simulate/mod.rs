@@ -134,7 +134,10 @@ fn simulate(
     settings: &SchedulingSettings,
 ) -> Result<Simulated, Failure> {
     let simulated = simulate_read(input::read_manifests(paths)?, catalog, settings)?;
-    if simulated.input.pools.is_empty() && !simulated.report.unschedulable.is_empty() {
+    // Of static pools alone, each pod is told.
+    let input = &simulated.input;
+    let has_none = input.pools.is_empty() && input.static_pools.is_empty();
+    if has_none && !simulated.report.unschedulable.is_empty() {
         return Err(no_node_pool(paths, simulated.report.unschedulable.len()));
     }
     Ok(simulated)

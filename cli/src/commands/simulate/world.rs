@@ -42,6 +42,9 @@ pub(super) fn input(
         all_pods.iter().filter(|pod| counts(pod)).cloned().partition(|pod| pod.shape.is_of_other_scheduler());
     warn_of_other_schedulers(&others, warnings);
     let pools = pools(&manifests, catalog, settings, warnings)?;
+    let is_fixed = |pool: &&NodePool| pool.replicas.is_some() && pool.meta.deleted_at.is_none();
+    let fixed = manifests.node_pools.iter().filter(is_fixed);
+    let static_pools = fixed.map(|pool| pool.name.clone()).collect();
     warn_of_assumed(&pools, catalog, warnings);
     if catalog.origin == PriceOrigin::Borrowed && !pools.is_empty() {
         warnings.push(format!(
@@ -63,6 +66,7 @@ pub(super) fn input(
         pods,
         nodes,
         pools,
+        static_pools,
         daemon_sets: manifests.daemon_sets.iter().map(|set| set.as_it_runs(&manifests.pods)).collect(),
         storage: Storage {
             volumes: manifests.persistent_volumes,

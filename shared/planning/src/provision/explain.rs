@@ -234,6 +234,7 @@ fn alone(input: &ProvisionInput, pod: &Pod) -> ProvisionInput {
         pods: vec![pod.clone()],
         nodes: Vec::new(),
         pools: input.pools.clone(),
+        static_pools: input.static_pools.clone(),
         daemon_sets: input.daemon_sets.clone(),
         storage: input.storage.clone(),
         namespaces: input.namespaces.clone(),

@@ -32,6 +32,8 @@ pub struct ProvisionInput {
     pub nodes: Vec<ExistingNode>,
     /// The NodePools: dynamic ones that aren't being deleted.
     pub pools: Vec<PoolInput>,
+    /// NodePools of a fixed number of nodes (`spec.replicas`): nothing is planned for them yet.
+    pub static_pools: BTreeSet<NodePoolName>,
     /// DaemonSets: overhead on every node that they run on.
     pub daemon_sets: Vec<DaemonSet>,
     /// Where volumes bind pods to.

@@ -50,7 +50,6 @@ mod ways;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use tenon_domain::api::Pod;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::ClaimName;
@@ -134,7 +133,7 @@ pub(crate) fn plan_scope<'a>(
     placements.sort();
     let mut back_at = BTreeSet::new();
     for (group, undealt) in rest.refused() {
-        let causes = causes(pools, group, undealt, input.now);
+        let causes = causes(input, pools, group, undealt);
         back_at.extend(causes.iter().filter_map(|cause| cause.reason.ends_at()));
         let refused = group.pods.iter();
         unschedulable.extend(refused.map(|pod| Unschedulable { pod: counted(pod), causes: causes.clone() }));
@@ -223,16 +222,21 @@ fn count(length: usize) -> u32 {
 }
 
 fn causes(
+    input: &ProvisionInput,
     pools: &[Pool<'_>],
     group: &PodGroup<'_>,
     undealt: Option<&str>,
-    now: Timestamp,
 ) -> Vec<UnschedulableCause> {
     if pools.is_empty() {
-        return vec![UnschedulableCause { pool: None, reason: Reason::NoNodePool }];
+        let reason = if input.static_pools.is_empty() {
+            Reason::NoNodePool
+        } else {
+            Reason::OnlyStaticNodePools { pools: input.static_pools.iter().cloned().collect() }
+        };
+        return vec![UnschedulableCause { pool: None, reason }];
     }
     let causes: Vec<UnschedulableCause> =
-        pools.iter().map(|pool| diagnose::cause(pool, group, now)).collect();
+        pools.iter().map(|pool| diagnose::cause(pool, group, input.now)).collect();
     // Where a pool has all that a pod asks for, only its neighbours can be in the way.
     let fits = causes.iter().any(|cause| cause.reason == Reason::StepBudgetExhausted);
     match undealt.or_else(|| group.needs_neighbours().then_some(labels::HOSTNAME)) {

@@ -67,6 +67,11 @@ pub struct UnschedulableCause {
 pub enum Reason {
     /// There is no NodePool at all.
     NoNodePool,
+    /// All NodePools are static.
+    OnlyStaticNodePools {
+        /// Their names.
+        pools: Vec<NodePoolName>,
+    },
     /// The pod has scheduling gates.
     SchedulingGated {
         /// Their names.
@@ -200,6 +205,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoNodePool => f.write_str("the cluster has no NodePool: create one"),
+            Self::OnlyStaticNodePools { pools } => f.write_str(&only_static(pools)),
             Self::SchedulingGated { gates } => {
                 write!(f, "the pod has scheduling gates: {}; whoever set them has to remove them", quoted(gates.iter()))
             }
@@ -288,6 +294,16 @@ fn short(shortage: &Shortage) -> String {
     } else {
         format!("no instance type is large enough: {shortage} at most: request less, or allow larger types")
     }
+}
+
+fn only_static(pools: &[NodePoolName]) -> String {
+    let (noun, are, it) =
+        if pools.len() == 1 { ("NodePool", "is", "it") } else { ("NodePools", "are", "them") };
+    format!(
+        "{noun} {} {are} static (`spec.replicas`), which Tenon doesn't support yet, so that pods get no node from {it}: create \
+         a NodePool without `spec.replicas`",
+        quoted(pools.iter())
+    )
 }
 
 fn not_allowed(families: &[String]) -> String {

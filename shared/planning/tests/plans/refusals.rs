@@ -20,6 +20,14 @@ fn refusals_say_why() {
     let one = |shape: PodShape| pods("web", 1, shape);
     let plain = || shape(&[("cpu", "1")]);
     check_reason(&input(one(plain()), Vec::new()), "NoNodePool");
+    let mut fixed = input(one(plain()), Vec::new());
+    fixed.static_pools = [NodePoolName::parse("steady").unwrap()].into();
+    let report = check_reason(&fixed, "OnlyStaticNodePools");
+    assert_eq!(
+        report.unschedulable[0].message(),
+        "NodePool `steady` is static (`spec.replicas`), which Tenon doesn't support yet, so that pods get no node from it: \
+         create a NodePool without `spec.replicas`"
+    );
     let mut gated = plain();
     gated.scheduling_gates = vec!["example.com/wait".to_owned()];
     check_reason(&input(one(gated), vec![default_pool()]), "SchedulingGated");

@@ -262,6 +262,7 @@ pub fn input(pods: Vec<Pod>, pools: Vec<PoolInput>) -> ProvisionInput {
         pods,
         nodes: Vec::new(),
         pools,
+        static_pools: BTreeSet::new(),
         daemon_sets: Vec::new(),
         storage: Storage::default(),
         namespaces: BTreeMap::new(),

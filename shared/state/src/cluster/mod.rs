@@ -120,6 +120,7 @@ impl<'a> ObservedCluster<'a> {
             pods,
             nodes: self.nodes(leaving),
             pools: self.pools(&purpose),
+            static_pools: self.static_pools(),
             daemon_sets: {
                 let running: Vec<&Pod> =
                     snapshot.pods.iter().filter(|pod| pod.shape.is_of_daemon_set()).collect();

@@ -11,7 +11,7 @@ use tenon_domain::catalog::facts::InstanceTypeFacts;
 use tenon_domain::catalog::{PartData, find_option};
 use tenon_domain::claim::Claim;
 use tenon_domain::evidence::CatalogPart;
-use tenon_domain::id::{InstanceType, LaunchId, NodeClassName, NodeName};
+use tenon_domain::id::{InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName};
 use tenon_domain::labels;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
@@ -55,6 +55,13 @@ impl ObservedCluster<'_> {
                 })
             })
             .collect()
+    }
+
+    /// The names of static pools that aren't being deleted.
+    pub(super) fn static_pools(&self) -> BTreeSet<NodePoolName> {
+        let all = self.snapshot.node_pools.iter();
+        let fixed = all.filter(|pool| pool.replicas.is_some() && pool.meta.deleted_at.is_none());
+        fixed.map(|pool| pool.name.clone()).collect()
     }
 
     /// The pools with nodes of a class, in the order in which plans try them.
