@@ -223,7 +223,8 @@ impl AgentFixture {
 }
 
 fn provider_id(node: &str) -> String {
-    format!("aws:///us-east-1a/i-0{node}")
+    let digits: String = node.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("aws:///us-east-1a/i-{digits}")
 }
 
 #[test]

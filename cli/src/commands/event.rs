@@ -122,7 +122,7 @@ impl EventShape {
         let wrong = |error: ParseIdError| Problem::new(error.to_string(), "give its id").at("ID");
         match self {
             Self::Image { .. } | Self::Pipeline => ImageId::parse(id).map(drop).map_err(wrong)?,
-            Self::Instance { .. } | Self::Warning { .. } => InstanceId::parse(id).map(drop).map_err(wrong)?,
+            Self::Instance { .. } | Self::Warning { .. } => instance(id).map(drop).map_err(wrong)?,
         }
         Ok(match self {
             Self::Image { state } => json!({
@@ -151,6 +151,19 @@ impl EventShape {
     }
 }
 
+/// An instance's id as EC2 gives them: of 17 digits, of 8 before 2016. A shorter one names no instance.
+fn instance(id: &str) -> Result<InstanceId, ParseIdError> {
+    let parsed = InstanceId::parse(id)?;
+    match id.strip_prefix("i-").map(str::len) {
+        Some(8 | 17) => Ok(parsed),
+        Some(_) | None => Err(ParseIdError {
+            kind: "instance id",
+            value: id.to_owned(),
+            expected: "`i-` and 8 or 17 hexadecimal digits",
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tenon_runtime::events::parse;
@@ -160,11 +173,23 @@ mod tests {
     #[test]
     fn every_word_makes_an_event_that_functions_understand() {
         for (word, shape) in WORDS {
-            let id = if shape.subject() == "AMI" { "ami-0a1" } else { "i-0a1" };
+            let id = if shape.subject() == "AMI" { "ami-0a1" } else { "i-0123456789abcdef0" };
             let event = shape.event(id).unwrap();
             let wakes = parse(&event.to_string()).unwrap();
             assert_eq!(wakes.len(), 1, "{word}");
             assert!(shape.event("nonsense").is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn an_instances_id_has_8_or_17_hexadecimal_digits() {
+        let check = |id: &str, expected: bool| assert_eq!(instance(id).is_ok(), expected, "{id}");
+        check("i-0123456789abcdef0", true);
+        check("i-0a1b2c3d", true);
+        for wrong in
+            ["i-nosuch", "i-0a1", "i-0123456789abcdefg", "i-0123456789ABCDEF0", "0123456789abcdef0", "i-"]
+        {
+            check(wrong, false);
         }
     }
 }

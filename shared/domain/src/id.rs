@@ -88,7 +88,8 @@ ids! {
     /// A zone's id, the same in every account, such as `use1-az1`.
     ZoneId, "zone id", "a zone id such as `use1-az1`", |t| !t.is_empty() && t.len() <= 63 && t.is_ascii();
     /// An EC2 instance, `i-…`.
-    InstanceId, "instance id", "`i-` and hexadecimal digits", |t| prefixed(t, "i-");
+    InstanceId, "instance id", "`i-` and hexadecimal digits",
+        |t| prefixed(t, "i-") && t.chars().skip(2).all(|c| c.is_ascii_hexdigit());
     /// An Amazon Machine Image, `ami-…`.
     ImageId, "image id", "`ami-` and letters or digits", |t| prefixed(t, "ami-");
     /// A subnet, `subnet-…`.
@@ -196,6 +197,7 @@ mod tests {
         let id = ProviderId::parse("aws:///us-east-1a/i-0123abc").unwrap();
         assert_eq!(id.to_string(), "aws:///us-east-1a/i-0123abc");
         assert!(ProviderId::parse("gce:///a/b").is_err());
+        assert!(ProviderId::parse("aws:///us-east-1a/i-nosuch").is_err());
     }
 
     #[test]

@@ -118,7 +118,8 @@ impl ReplicasAccount {
 
 /// The Node's instance.
 pub(crate) fn provider_id(node: &str) -> String {
-    format!("aws:///us-east-1a/i-0{node}")
+    let digits: String = node.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("aws:///us-east-1a/i-{digits}")
 }
 
 async fn make_table(client: &aws_sdk_dynamodb::Client, name: &str) {
