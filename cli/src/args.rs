@@ -196,7 +196,7 @@ Examples:
   tenon scenario tests/scenarios/*.yaml
   tenon scenario mine.yaml --bless")]
 pub(crate) struct ScenarioArgs {
-    /// Scenario files; see docs/scenarios.md
+    /// Scenario files, or directories of them; see docs/scenarios.md
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Write the golden transcripts instead of comparing with them

@@ -48,7 +48,7 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Problem> {
         let remedy = if error.kind() == ErrorKind::NotFound {
             "give a file that exists, or `-` for standard input"
         } else if error.kind() == ErrorKind::IsADirectory {
-            "give its files one by one, each with `-f`"
+            "give the files in it instead"
         } else {
             "give a file that can be read"
         };

@@ -64,6 +64,39 @@ fn a_difference_is_shown_and_blessed_away() {
 }
 
 #[test]
+fn a_directory_is_its_scenarios() {
+    let file = copied("directory");
+    std::fs::copy(Path::new(SCENARIOS).join("empty-cluster.golden"), file.with_extension("golden")).unwrap();
+    let directory = file.parent().unwrap();
+    let (status, text) = scenario(&[directory]);
+    assert_eq!((status, text.contains("mine.yaml")), (Some(0), true), "{text}");
+    let empty = directory.join("empty");
+    std::fs::create_dir_all(&empty).unwrap();
+    let (status, text) = scenario(&[&empty]);
+    assert_eq!((status, text.contains("no `*.yaml` in this directory")), (Some(2), true), "{text}");
+}
+
+#[test]
+fn types_and_zones_that_the_region_lacks_are_refused() {
+    let file = copied("unknown-names").with_file_name("names.yaml");
+    let check = |lines: &str, expected: &str| {
+        std::fs::write(&file, format!("title: x\n{lines}\nsteps:\n  - run: 1m\n")).unwrap();
+        let (status, text) = scenario(&[&file]);
+        assert_eq!(status, Some(2), "{text}");
+        assert!(text.contains(expected), "{text}");
+    };
+    check(
+        "types: [m5.large, m5.huge]",
+        "types[1]: `m5.huge` isn't an instance type that region `us-east-1` offers: did you mean `m5.",
+    );
+    check("types: [m5.lagre]", "did you mean `m5.large`?");
+    check(
+        "zones: [us-east-9z]",
+        "zones[0]: `us-east-9z` isn't a zone of region `us-east-1`: did you mean `us-east-1a`, `us-east-1b`",
+    );
+}
+
+#[test]
 fn a_broken_scenario_is_named_and_the_others_are_played() {
     let file = copied("broken");
     let broken = file.with_file_name("broken.yaml");

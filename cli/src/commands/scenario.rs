@@ -3,7 +3,7 @@
 //! Decides the form of a difference. `tenon_region` decides a transcript's content. A broken file doesn't stop the
 //! others.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use similar::{ChangeTag, TextDiff};
 use tenon_region::scenario::play_to_transcript;
@@ -31,7 +31,9 @@ pub(crate) fn run(args: &ScenarioArgs) -> Result<CommandOutcome, Failure> {
     let colour = Colour::of_stdout();
     let mut problems = Vec::new();
     let mut outcome = CommandOutcome::Done;
-    for file in &args.files {
+    let (files, unread) = scenario_files(&args.files);
+    problems.extend(unread);
+    for file in &files {
         let played = if args.bless { bless(file) } else { compare(file, colour) };
         let line = match played {
             Ok(ScenarioOutcome::Equal) => {
@@ -52,7 +54,38 @@ pub(crate) fn run(args: &ScenarioArgs) -> Result<CommandOutcome, Failure> {
     if problems.is_empty() { Ok(outcome) } else { Err(Failure(problems)) }
 }
 
-fn golden(file: &Path) -> std::path::PathBuf {
+/// The files, and instead of a directory its `*.yaml` by name; and what is wrong with directories.
+fn scenario_files(given: &[PathBuf]) -> (Vec<PathBuf>, Vec<Problem>) {
+    let (mut files, mut problems) = (Vec::new(), Vec::new());
+    for path in given {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let found = std::fs::read_dir(path).and_then(|entries| {
+            let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+            paths.retain(|path| path.extension().is_some_and(|of| of == "yaml"));
+            paths.sort();
+            Ok(paths)
+        });
+        let problem = match found {
+            Ok(found) if found.is_empty() => {
+                Problem::new("no `*.yaml` in this directory", "give scenario files, or a directory of them")
+            }
+            Ok(found) => {
+                files.extend(found);
+                continue;
+            }
+            Err(error) => {
+                Problem::new(format!("can't be read: {error}"), "give a directory that can be read")
+            }
+        };
+        problems.push(problem.in_file(input::name_of(path)));
+    }
+    (files, problems)
+}
+
+fn golden(file: &Path) -> PathBuf {
     file.with_extension("golden")
 }
 
