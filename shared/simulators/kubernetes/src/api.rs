@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::SimulatedCluster;
+use super::state::{AppliedFields, ClusterState};
 use super::store::{child, merge_patch, metadata};
-use super::{SimulatedCluster, state::ClusterState};
 use tenon_snapshot::kube::{Deletion, Eviction, Kube, KubeError, Precondition, key_of};
 use tenon_snapshot::note::Note;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
@@ -22,7 +23,25 @@ const NOTES_KEPT: usize = 10_000;
 const DEFAULT_TOLERATION_SECONDS: u32 = 300;
 
 impl ClusterState {
-    /// Creates or updates an object. `status`, labels and annotations outside the manifest stay.
+    /// Applies a manifest, as `kubectl apply` does: labels and annotations go that the object's last manifest had and this
+    /// one hasn't. Those that others set stay.
+    pub(super) fn apply_manifest(&mut self, mut manifest: Value) -> Result<Object, KubeError> {
+        let Some(key) = ObjectKey::of(&manifest) else { return self.apply(manifest) };
+        let given = applied_fields(&manifest);
+        // A deleted object's manifest says nothing about its successor.
+        let known = self.store.get(&key).and_then(|_| self.applied.get(&key));
+        for (field, name) in known.into_iter().flat_map(|last| last.difference(&given)) {
+            let fields = metadata(&mut manifest).entry(*field).or_insert_with(|| json!({}));
+            if let Some(fields) = fields.as_object_mut() {
+                fields.insert(name.clone(), Value::Null);
+            }
+        }
+        let applied = self.apply(manifest)?;
+        self.applied.insert(key, given);
+        Ok(applied)
+    }
+
+    /// Creates or updates an object. `status`, labels and annotations outside of it stay.
     pub(super) fn apply(&mut self, mut object: Value) -> Result<Object, KubeError> {
         let Some(old) = ObjectKey::of(&object).and_then(|key| self.store.get(&key)).map(Arc::clone) else {
             return self.create(object);
@@ -146,6 +165,16 @@ impl ClusterState {
         let _deleted = self.store.delete(key, grace, self.now);
         Ok(Deletion::Accepted)
     }
+}
+
+/// The labels and annotations of a manifest, by the field of its metadata.
+fn applied_fields(manifest: &Value) -> AppliedFields {
+    let of_field = |field: &'static str| {
+        let given = manifest.pointer(&format!("/metadata/{field}")).and_then(Value::as_object);
+        let given = given.into_iter().flatten().filter(|(_, value)| !value.is_null());
+        given.map(move |(name, _)| (field, name.clone()))
+    };
+    ["labels", "annotations"].into_iter().flat_map(of_field).collect()
 }
 
 impl Kube for SimulatedCluster {

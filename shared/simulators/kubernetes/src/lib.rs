@@ -190,7 +190,7 @@ impl SimulatedCluster {
     /// # Errors
     /// [`KubeError::Invalid`] for kinds that aren't known and objects without a name.
     pub fn apply(&self, object: Value) -> Result<Object, KubeError> {
-        self.state().apply(object)
+        self.state().apply_manifest(object)
     }
 
     /// Sets the replicas of a Deployment in the namespace `default`, from the current number, like `kubectl scale`.

@@ -47,6 +47,9 @@ pub(super) enum Timer {
     Detach(String),
 }
 
+/// Labels and annotations of a manifest: the field of its metadata, and the name.
+pub(super) type AppliedFields = BTreeSet<(&'static str, String)>;
+
 /// The cluster.
 #[derive(Debug)]
 pub(super) struct ClusterState {
@@ -54,6 +57,8 @@ pub(super) struct ClusterState {
     pub(super) now: Timestamp,
     pub(super) version: String,
     pub(super) store: ObjectStore,
+    /// What the last manifest of each applied object had.
+    pub(super) applied: BTreeMap<ObjectKey, AppliedFields>,
     pub(super) kubelets: BTreeMap<String, SimulatedKubelet>,
     pub(super) evictions: Vec<Evicted>,
     /// When the last look of whoever evicts began.
@@ -86,6 +91,7 @@ impl ClusterState {
             now,
             version: VERSION.to_owned(),
             store,
+            applied: BTreeMap::new(),
             kubelets: BTreeMap::new(),
             evictions: vec![],
             looked_at: None,

@@ -236,6 +236,40 @@ fn a_finalizer_holds_a_node_and_its_removal_lets_it_go() {
     assert_eq!(cluster.object(Kind::Node, "", "a"), None);
 }
 
+#[test]
+fn a_manifest_takes_back_its_own_labels_and_annotations_alone() {
+    let cluster = cluster();
+    let apply = |labels: Value, annotations: Value| {
+        let metadata = json!({"name": "a", "labels": labels, "annotations": annotations});
+        cluster
+            .apply(json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": metadata, "spec": {}}))
+            .unwrap();
+    };
+    let shown = || {
+        let pool = cluster.object(Kind::NodePool, "", "a").unwrap();
+        (pool["metadata"]["labels"].clone(), pool["metadata"]["annotations"].clone())
+    };
+    apply(json!({"team": "web", "tier": "1"}), json!({"pause": "true"}));
+    let key = ObjectKey::new(Kind::NodePool, "", "a");
+    let hash = json!({"metadata": {"annotations": {"hash": "7"}}});
+    block_on(cluster.patch(&key, &hash, &Precondition::None)).unwrap();
+    apply(json!({"team": "data"}), json!({}));
+    assert_eq!(shown(), (json!({"team": "data"}), json!({"hash": "7"})));
+    // Once another has it, the manifest doesn't take it back.
+    block_on(cluster.patch(
+        &key,
+        &json!({"metadata": {"annotations": {"pause": "true"}}}),
+        &Precondition::None,
+    ))
+    .unwrap();
+    apply(json!({"team": "data"}), json!({}));
+    assert_eq!(shown().1, json!({"hash": "7", "pause": "true"}));
+    // A new object of the name begins anew.
+    cluster.delete(Kind::NodePool, "", "a");
+    apply(json!({}), json!({}));
+    assert_eq!(cluster.object(Kind::NodePool, "", "a").unwrap().pointer("/metadata/labels/team"), None);
+}
+
 /// Tenon takes a spec with the generation that it knows for unchanged.
 #[test]
 fn a_changed_spec_raises_the_generation_and_nothing_else_does() {
