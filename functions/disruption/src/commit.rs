@@ -135,7 +135,7 @@ impl<'a> DisruptionContext<'a> {
             CommandStep::Undo { candidates, cause } => {
                 next.state = CommandState::Done { at: now };
                 for name in candidates {
-                    self.keep(&mut decided, name, *cause)?;
+                    self.keep(&mut decided, name, (command.reason, *cause))?;
                 }
             }
             CommandStep::Finish => next.state = CommandState::Done { at: now },
@@ -271,7 +271,7 @@ impl<'a> DisruptionContext<'a> {
         &self,
         decided: &mut DecidedChange<'_>,
         name: &ClaimName,
-        cause: UndoCause,
+        (reason, cause): (RemovalReason, UndoCause),
     ) -> Result<(), HandlerError> {
         let Some(before) = self.view.claims.get(name) else { return Ok(()) };
         let (Some(instance), Some(node)) = (before.state.instance(), before.state.node()) else {
@@ -280,12 +280,18 @@ impl<'a> DisruptionContext<'a> {
         let state =
             ClaimState::Initialized { instance: instance.clone(), node: node.clone(), at: self.now() };
         let mut claim = before.stepped(state).map_err(|error| HandlerError::Internal(error.to_string()))?;
-        let again = self.now().saturating_add(UNDONE_FOR).unwrap_or_else(|_| self.now());
-        claim.consolidatable =
-            claim.consolidatable.map(|mark| Consolidatable { since: again, pods: mark.pods });
+        if reason == RemovalReason::Underutilized {
+            let again = self.now().saturating_add(UNDONE_FOR).unwrap_or_else(|_| self.now());
+            claim.consolidatable =
+                claim.consolidatable.map(|mark| Consolidatable { since: again, pods: mark.pods });
+        }
         let why = match cause {
-            UndoCause::ReplacementFailed => "its replacement failed",
-            UndoCause::NoRoom => "its pods have no room elsewhere any longer",
+            UndoCause::ReplacementFailed => "its replacement failed".to_owned(),
+            UndoCause::NoRoom => "its pods have no room elsewhere any longer".to_owned(),
+            UndoCause::NotReplaced { again } => {
+                format!("its replacement failed and no other could be had; next try at `{again}`")
+            }
+            UndoCause::NoLongerDrifted => "it is no longer drifted".to_owned(),
         };
         let rests = match &claim.consolidatable {
             Some(_) => format!(": it rests until `{again}`, unless its pods change"),

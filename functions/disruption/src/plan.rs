@@ -12,7 +12,7 @@ use tenon_domain::api::NodePool;
 use tenon_domain::api::node_pool::ConsolidationPolicy;
 use tenon_domain::api::pod::DoNotDisrupt;
 use tenon_domain::catalog::{HeldOffering, InstanceTypeOption, find_option, held_offerings};
-use tenon_domain::claim::{Drift, RemovalReason, Terms};
+use tenon_domain::claim::{Claim, ClaimPhase, Drift, RemovalReason, Terms};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::evidence::Waiting;
@@ -30,7 +30,7 @@ use tenon_launching::zones::ZoneTally;
 use tenon_planning::disruption::{
     self, ClaimView, ClassReadiness, ClassView, CommandStep, DisruptionInput, DisruptionPause,
     DisruptionPlan, DisruptionRefusal, DisruptionReport, DriftingReservations, HaltState, MovingTime,
-    NewCommand, NodeView, RefusalReason,
+    NewCommand, NodeView, RefusalReason, UndoneCommand,
 };
 use tenon_planning::provision::Purpose;
 use tenon_state::cluster::{ObservedCluster, ReadyClass};
@@ -234,6 +234,11 @@ fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -
         node: world.node_of(claim).map(|node| NodeView {
             name: node.name.to_string(),
             readiness: node.readiness,
+            labels: if claim.phase() == ClaimPhase::Disrupting {
+                node.meta.labels.clone()
+            } else {
+                BTreeMap::new()
+            },
             do_not_disrupt: match node.meta.annotations.get(labels::DO_NOT_DISRUPT).map(String::as_str) {
                 Some("true") => DoNotDisrupt::Always,
                 Some(_) | None => DoNotDisrupt::No,
@@ -256,6 +261,7 @@ fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -
         pdbs: snapshot.pdbs.clone(),
         commands: view.commands.values().filter(|command| command.is_active()).cloned().collect(),
         moved: moved(view),
+        undone: undone(view),
         replaced_drift: replaced_drift(view),
         counted: world.counted(),
         world: world.input(world.pending(), Purpose::PendingPods, &BTreeSet::new()),
@@ -274,6 +280,22 @@ fn moved(view: &ClusterView) -> Vec<MovingTime> {
         MovingTime { from: command.created_at, to }
     };
     consolidations.map(time).collect()
+}
+
+/// The candidates of done commands that still serve: a command that isn't undone leaves none.
+fn undone(view: &ClusterView) -> Vec<UndoneCommand> {
+    let serves = |name: &&ClaimName| {
+        let phase = view.claims.get(*name).map(Claim::phase);
+        matches!(phase, Some(ClaimPhase::Initialized | ClaimPhase::Disrupting))
+    };
+    let of = |command: &Command| match command.state {
+        CommandState::Replacing { .. } | CommandState::Draining { .. } => Vec::new(),
+        CommandState::Done { at } => {
+            let candidates = command.candidates.iter().filter(serves).cloned();
+            candidates.map(|claim| UndoneCommand { claim, reason: command.reason, at }).collect()
+        }
+    };
+    view.commands.values().flat_map(of).collect()
 }
 
 /// The drift for which each command replaced its candidates.

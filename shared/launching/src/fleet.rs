@@ -57,7 +57,7 @@ pub struct FleetInput<'a> {
     pub requests: Requests<'a>,
     /// Marks whose lease another launch of the same plan takes.
     pub taken: &'a BTreeSet<UnavailableKey>,
-    /// What the launch is for. Only a launch for pending pods probes marks.
+    /// What the launch is for. Only a launch for pending pods probes marks beside available offerings.
     pub purpose: FleetPurpose,
     /// The on-demand nodes of each zone: of zones at one price, the one with the fewest comes first.
     pub zones: &'a ZoneTally,
@@ -172,7 +172,7 @@ pub fn fleet(claim: &PlannedClaim, input: FleetInput<'_>) -> Result<Fleet, NoFle
     cheapest_first(&mut offerings, &claim.pool, input.zones);
     let asks_only = offerings.iter().all(|offering| offering.asked == AskReason::Probe);
     let most = match input.purpose {
-        FleetPurpose::PendingPods if asks_only => LEASES_ALONE,
+        FleetPurpose::PendingPods | FleetPurpose::Replacement if asks_only => LEASES_ALONE,
         FleetPurpose::PendingPods => LEASES_ALONG,
         FleetPurpose::Replacement => 0,
     };

@@ -113,6 +113,25 @@ fn a_replacement_that_failed_is_planned_anew_and_named_no_more() {
 }
 
 #[test]
+fn a_node_whose_drift_is_over_is_given_back_and_told() {
+    let cluster = cluster(1);
+    wake(&cluster);
+    assert_eq!(actions(&cluster)[0].kind, ActionKind::Disrupt);
+    let before = ImageId::parse("ami-0123456789abcdef0").unwrap();
+    cluster.world.clock.advance(SignedDuration::from_secs(10));
+    cluster.resolve(&[(before, ImageArchitecture::X86_64)]).unwrap();
+    cluster.beat(cluster.world.clock.now()).unwrap();
+    wake(&cluster);
+    let kept = phases(&cluster, ClaimPhase::Initialized).remove(0);
+    assert_eq!((kept.name.as_str(), kept.drift), ("default-0", None));
+    assert_ne!(actions(&cluster)[0].kind, ActionKind::Disrupt);
+    let command = cluster.all::<Command>(keys::COMMAND).unwrap().remove(0);
+    assert!(matches!(command.state, CommandState::Done { .. }), "{command:?}");
+    let told = told(&cluster);
+    assert!(told.contains(&"keeping NodeClaim `default-0`: it is no longer drifted".to_owned()), "{told:?}");
+}
+
+#[test]
 fn each_step_of_a_claim_is_told_in_its_journal() {
     let cluster = cluster(1);
     wake(&cluster);

@@ -53,7 +53,7 @@ impl ClaimPhase {
     }
 }
 
-/// The table of transitions: whether `to` may follow `from`. One goes back: a claim that a consolidation gives up.
+/// The table of transitions: whether `to` may follow `from`. One goes back: a claim that a disruption command gives up.
 #[must_use]
 pub const fn may_follow(from: ClaimPhase, to: ClaimPhase) -> bool {
     use ClaimPhase as P;

@@ -110,7 +110,7 @@ fn a_launch_takes_more_leases_where_it_asks_for_nothing_else() {
     check(&[], FleetPurpose::PendingPods, Some((64, 64)));
     check(&free, FleetPurpose::PendingPods, Some((16, 17)));
     check(&free, FleetPurpose::Replacement, Some((0, 1)));
-    check(&[], FleetPurpose::Replacement, None);
+    check(&[], FleetPurpose::Replacement, Some((64, 64)));
 }
 
 #[test]

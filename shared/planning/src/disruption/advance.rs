@@ -1,7 +1,10 @@
 //! The next step of an active command.
 //!
-//! Decides when candidates drain, the successors of failed replacements, and when a consolidation is undone instead. Invariant: no candidate drains before
-//! all replacements are initialised, unless no pod is left that needs one.
+//! Decides when candidates drain, the successors of failed replacements, and when a command is undone instead: a
+//! consolidation at once, another one if its drift is over or its time is.
+//!
+//! Invariants: no candidate drains before all replacements are initialised, unless no pod is left that needs one; a command
+//! that waits for a replacement after one failed ends.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +16,13 @@ use tenon_domain::id::{ClaimName, Uid};
 
 use super::blocked::reschedulable;
 use super::input::{ClaimView, DisruptionInput};
-use super::moving::{PlannedMove, SpareCapacity, node_name};
+use super::moving::{SpareCapacity, node_name};
 use super::output::{
     Advance, CommandStep, DisruptionPlan, DisruptionRefusal, DisruptionReport, FIRST_BACK_OFF,
     LONGEST_BACK_OFF, RefusalReason, UndoCause,
 };
-use super::without_room;
+use super::undone::{UNREPLACED_FOR, next_try};
+use super::{drift, without_room};
 
 /// The state of one plan.
 pub(crate) struct AdvanceContext<'a, 'w> {
@@ -36,8 +40,10 @@ pub(crate) fn advances(input: &DisruptionInput, look: &mut AdvanceContext<'_, '_
     commands.sort_by(|a, b| a.id.cmp(&b.id));
     for command in commands {
         let step = match &command.state {
-            CommandState::Replacing { attempts, not_before, .. } => {
-                replacing(input, command, *attempts, *not_before, look)
+            CommandState::Replacing { since, attempts, not_before } => {
+                let of =
+                    ReplacingCommand { command, since: *since, attempts: *attempts, not_before: *not_before };
+                replacing(input, of, look)
             }
             CommandState::Draining { .. } => {
                 let gone = views(input, &command.candidates).all(|view| view.claim.phase().is_final());
@@ -53,29 +59,38 @@ fn views<'a>(input: &'a DisruptionInput, names: &'a [ClaimName]) -> impl Iterato
     input.claims.iter().filter(|view| names.contains(&view.claim.name))
 }
 
-fn replacing(
-    input: &DisruptionInput,
-    command: &Command,
+/// A command that waits for its replacements.
+#[derive(Clone, Copy)]
+struct ReplacingCommand<'a> {
+    command: &'a Command,
+    since: Timestamp,
     attempts: u32,
     not_before: Timestamp,
+}
+
+fn replacing(
+    input: &DisruptionInput,
+    of: ReplacingCommand<'_>,
     look: &mut AdvanceContext<'_, '_>,
 ) -> Option<CommandStep> {
+    let command = of.command;
     let held = |view: &&ClaimView| matches!(&view.claim.state, ClaimState::Disrupting { command: by, .. } if *by == command.id);
     let mut candidates: Vec<&ClaimView> = views(input, &command.candidates).filter(held).collect();
     candidates.sort_by(|a, b| a.claim.name.cmp(&b.claim.name));
     if candidates.is_empty() {
         return Some(CommandStep::Finish);
     }
+    let names: Vec<ClaimName> = candidates.iter().map(|view| view.claim.name.clone()).collect();
+    // No pod was moved yet, so nothing is lost: its replacements are empty, or others' pods find room there.
+    if command.reason == RemovalReason::Drifted && candidates.iter().all(|view| drift::is_over(input, view)) {
+        return Some(CommandStep::Undo { candidates: names, cause: UndoCause::NoLongerDrifted });
+    }
     // A consolidation may take nodes of several pools.
     let pause = candidates.iter().find_map(|view| input.paused.get_key_value(&view.claim.pool));
     if let Some((pool, by)) = pause {
-        let reason = RefusalReason::Paused { pool: pool.clone(), by: *by };
-        let refused = candidates.iter().map(|view| &view.claim.name);
-        let refused = refused.map(|claim| DisruptionRefusal { claim: claim.clone(), reason: reason.clone() });
-        look.report.refusals.extend(refused);
+        refuse_all(&candidates, &RefusalReason::Paused { pool: pool.clone(), by: *by }, look);
         return None;
     }
-    let names = candidates.iter().map(|view| view.claim.name.clone()).collect();
     let pods: Vec<Pod> =
         candidates.iter().filter_map(|view| view.node.as_ref()).flat_map(reschedulable).collect();
     let mut failed: Vec<ClaimName> = command
@@ -101,34 +116,75 @@ fn replacing(
             (false, true) => None,
         };
     }
-    if all_ready {
-        return Some(CommandStep::Drain { candidates: names });
+    match (all_ready, failed.is_empty()) {
+        (true, _) => Some(CommandStep::Drain { candidates: names }),
+        (false, true) => None,
+        (false, false) => unreplaced(input, of, &candidates, (failed, pods), look),
     }
-    if failed.is_empty() {
-        return None;
+}
+
+/// The step of a command of which replacements failed: others, as long as its time isn't over.
+fn unreplaced(
+    input: &DisruptionInput,
+    of: ReplacingCommand<'_>,
+    candidates: &[&ClaimView],
+    (failed, pods): (Vec<ClaimName>, Vec<Pod>),
+    look: &mut AdvanceContext<'_, '_>,
+) -> Option<CommandStep> {
+    let ReplacingCommand { command, since, attempts, not_before } = of;
+    let ends_at = since.saturating_add(UNREPLACED_FOR).unwrap_or(Timestamp::MAX);
+    if ends_at <= input.now {
+        let tried = candidates.iter().map(|view| next_try(input, &view.claim, command.reason));
+        let cause = UndoCause::NotReplaced { again: tried.max().unwrap_or(input.now) };
+        let candidates = candidates.iter().map(|view| view.claim.name.clone()).collect();
+        return Some(CommandStep::Undo { candidates, cause });
     }
+    look_again(look.plan, ends_at);
     if input.now < not_before {
         look_again(look.plan, not_before);
+        return None;
+    }
+    // The room of those that start counts once they are ready.
+    if command.replacements.iter().any(|name| state(input, name) == Replacement::Coming) {
         return None;
     }
     let homeless: Vec<Pod> = pods.into_iter().filter(|pod| !input.counted.contains_key(&pod.uid)).collect();
     let nodes: BTreeSet<&str> = candidates.iter().filter_map(|view| node_name(view)).collect();
     let kept: BTreeSet<Uid> = candidates.iter().flat_map(|view| without_room(input, view)).collect();
-    let PlannedMove { pods: homeless, plan: found, refused } =
-        look.world.plan_move(&command.id, &nodes, homeless, &kept);
+    let known = look.world.plan_move(&command.id, &nodes, homeless, &kept);
     let not_before = input.now.checked_add(back_off(attempts)).unwrap_or(Timestamp::MAX);
-    if !refused.unschedulable.is_empty() {
-        look_again(look.plan, found.wake_at.map_or(not_before, |at| at.min(not_before)));
-        let reason = RefusalReason::Unschedulable { pods: refused.unschedulable };
-        look.report.refusals.extend(
-            candidates
-                .iter()
-                .map(|view| DisruptionRefusal { claim: view.claim.name.clone(), reason: reason.clone() }),
-        );
+    let (found, has_all, (attempts, not_before)) = if known.refused.unschedulable.is_empty() {
+        (known, true, (attempts.saturating_add(1), not_before))
+    } else if let Some(asking) = look.world.plan_asking(&command.id, &nodes, &known) {
+        let has_all = asking.is_whole();
+        // The marks say how soon EC2 is asked again.
+        (asking, has_all, (attempts, input.now))
+    } else {
+        look_again(look.plan, known.plan.wake_at.filter(|at| *at > input.now).unwrap_or(not_before));
+        refuse_all(candidates, &RefusalReason::Unschedulable { pods: known.refused.unschedulable }, look);
         return None;
-    }
-    look.world.commit(&nodes, &found, &homeless);
-    Some(CommandStep::Replace { failed, plan: found, attempts: attempts.saturating_add(1), not_before })
+    };
+    look.world.commit(&nodes, &found.plan, &found.pods);
+    // While pods wait for the answer to others' probe, one that failed stays with the command: it doesn't drain without
+    // another one.
+    let failed = failed.into_iter().skip(usize::from(!has_all)).collect();
+    Some(CommandStep::Replace { failed, plan: found.plan, attempts, not_before })
+}
+
+fn refuse_all(candidates: &[&ClaimView], reason: &RefusalReason, look: &mut AdvanceContext<'_, '_>) {
+    let refused = candidates.iter().map(|view| &view.claim.name);
+    let refused = refused.map(|claim| DisruptionRefusal { claim: claim.clone(), reason: reason.clone() });
+    look.report.refusals.extend(refused);
+}
+
+/// Whether a command waits for a replacement that EC2 may refuse, or has refused.
+pub(crate) fn waits_for_capacity(input: &DisruptionInput, command: &Command) -> bool {
+    let waits = |name: &ClaimName| {
+        let view = input.claims.iter().find(|view| view.claim.name == *name);
+        view.is_some_and(|view| view.claim.phase() == ClaimPhase::Planned)
+            || state(input, name) == Replacement::Failed
+    };
+    matches!(command.state, CommandState::Replacing { .. }) && command.replacements.iter().any(waits)
 }
 
 /// Whether the snapshot shows all of their nodes, so that no pods means none.

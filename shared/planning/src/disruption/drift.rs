@@ -1,7 +1,8 @@
 //! Whether a claim drifted from its pool or its class.
 //!
-//! Decides drift marks, and what claims of older releases take over; a mark alone disrupts nothing. While the class isn't
-//! ready, or a fact isn't known, a mark of the class is neither set nor cleared.
+//! Decides drift marks, what claims of older releases take over, and whether the drift of a disrupted node is over; a mark
+//! alone disrupts nothing. While the class isn't ready, or a fact isn't known, a mark of the class is neither set nor
+//! cleared.
 //!
 //! Source: aws/karpenter-provider-aws `pkg/cloudprovider/drift.go`; kubernetes-sigs/karpenter
 //! `pkg/controllers/nodeclaim/disruption/drift.go`.
@@ -60,6 +61,12 @@ fn mark(input: &DisruptionInput, view: &ClaimView) -> Option<DriftMark> {
     (!same).then(|| DriftMark { claim: claim.name.clone(), drift })
 }
 
+/// Whether the claim of a disrupted node is known to have drifted no longer.
+pub(crate) fn is_over(input: &DisruptionInput, view: &ClaimView) -> bool {
+    let has_pool = input.pools.iter().any(|pool| pool.name == view.claim.pool);
+    has_pool && view.node.is_some() && matches!(found(input, view), Some(None))
+}
+
 /// The claim's drift, in the peer's order; the outer `None` if it can't be decided.
 #[expect(clippy::option_option, reason = "unknown and none are different answers")]
 fn found(input: &DisruptionInput, view: &ClaimView) -> Option<Option<Drift>> {
@@ -82,13 +89,16 @@ fn of_pool(input: &DisruptionInput, view: &ClaimView) -> Option<Drift> {
         return Some(drift(DriftReason::NodePoolDrifted, had.to_string(), hash.to_string()));
     }
     let node = view.node.as_ref()?;
-    let known = input.world.nodes.iter().find(|known| known.name == node.name)?;
-    let labels =
-        Requirements::from_labels(known.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    let known = match input.world.nodes.iter().find(|known| known.name == node.name) {
+        Some(known) => &known.labels,
+        None if claim.phase() == ClaimPhase::Disrupting => &node.labels,
+        None => return None,
+    };
+    let labels = Requirements::from_labels(known.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     for asked in pool.template.requirements.iter() {
         let one = Requirements::from_iter([asked.clone()]);
         if !labels.is_compatible(&one, UndefinedKeys::Absent) {
-            let value = known.labels.get(asked.key()).map_or_else(
+            let value = known.get(asked.key()).map_or_else(
                 || format!("{NO_LABEL}{}", asked.key()),
                 |value| format!("{}={value}", asked.key()),
             );

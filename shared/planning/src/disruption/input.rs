@@ -9,7 +9,7 @@ use tenon_domain::api::workload::PodDisruptionBudget;
 use tenon_domain::api::{NodePool, Pod};
 use tenon_domain::budget::BudgetNodes;
 use tenon_domain::catalog::facts::InstanceTypeFacts;
-use tenon_domain::claim::{Claim, Drift};
+use tenon_domain::claim::{Claim, Drift, RemovalReason};
 use tenon_domain::class_hash::ClassHash;
 use tenon_domain::class_status::ResolvedImage;
 use tenon_domain::command::Command;
@@ -47,6 +47,8 @@ pub struct DisruptionInput {
     pub commands: Vec<Command>,
     /// When consolidations moved pods lately.
     pub moved: Vec<MovingTime>,
+    /// Commands that were undone, so that their candidates still serve.
+    pub undone: Vec<UndoneCommand>,
     /// The drift for which commands, done ones among them, replaced their candidates.
     pub replaced_drift: BTreeMap<CommandId, Drift>,
     /// Pods that are counted on claims that offer room, replacements' among them, with their claims.
@@ -63,6 +65,17 @@ pub enum DisruptionPause {
     Annotation,
     /// The cluster's setting, whatever the pool's annotation says.
     Setting,
+}
+
+/// A candidate of a command that was undone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UndoneCommand {
+    /// The candidate.
+    pub claim: ClaimName,
+    /// Why it was to go.
+    pub reason: RemovalReason,
+    /// When the command was undone.
+    pub at: Timestamp,
 }
 
 /// The time in which a consolidation moved pods.
@@ -109,6 +122,8 @@ pub struct NodeView {
     pub name: String,
     /// Its `Ready` condition.
     pub readiness: Readiness,
+    /// The labels of a node that is being disrupted, which `world.nodes` hasn't.
+    pub labels: BTreeMap<String, String>,
     /// Its annotation `karpenter.sh/do-not-disrupt`; on a node only `true` counts.
     pub do_not_disrupt: DoNotDisrupt,
     /// All pods that are bound to it.

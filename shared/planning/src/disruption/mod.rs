@@ -22,6 +22,7 @@ pub mod input;
 mod moving;
 pub mod output;
 mod refusal_words;
+mod undone;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +30,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::pod::DoNotDisrupt;
 use tenon_domain::budget::DisruptionReason;
 use tenon_domain::claim::{ClaimPhase, CommandRole, Consolidatable, DriftReason, RemovalReason};
+use tenon_domain::command::Command;
 use tenon_domain::digest::Digest;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId, Uid};
@@ -37,14 +39,14 @@ use tenon_domain::savings::ConsolidationTerms;
 
 pub use input::{
     ClaimView, ClassReadiness, ClassView, DisruptionInput, DisruptionPause, DriftingReservations, HaltState,
-    MovingTime, NodeView,
+    MovingTime, NodeView, UndoneCommand,
 };
 pub use output::{
     Adoption, Advance, CommandStep, ConsolidatableMark, DisruptionPlan, DisruptionRefusal, DisruptionReport,
     DriftMark, InvalidAnnotation, NewCommand, RefusalReason, UndoCause,
 };
 
-use advance::{AdvanceContext, look_again};
+use advance::{AdvanceContext, look_again, waits_for_capacity};
 use blocked::{PodsWord, blocked, kept, reschedulable};
 pub use budget::Allowance;
 use budget::BudgetLedger;
@@ -219,6 +221,7 @@ fn held(input: &DisruptionInput, node: &NodeView, word: PodsWord) -> Result<(), 
         RefusalReason::BudgetExhausted { .. }
         | RefusalReason::ClusterBudgetExhausted { .. }
         | RefusalReason::DriftsAgain { .. }
+        | RefusalReason::NotReplacedLately { .. }
         | RefusalReason::Unschedulable { .. }
         | RefusalReason::TooManyReplacements { .. }
         | RefusalReason::PoolNotFound { .. }
@@ -268,17 +271,27 @@ fn consider<'a>(
     let pool = input.pools.iter().find(|pool| pool.name == *name).ok_or_else(no_pool)?;
     held(input, candidate.node, pods_word(input, candidate.view))?;
     drifts_again(input, candidate)?;
+    if !candidate.pods.is_empty() {
+        undone::rested(input, &candidate.view.claim, candidate.why)?;
+    }
     let reason = (candidate.why == RemovalReason::Drifted).then_some(DisruptionReason::Drifted);
     let budget = budgets.check(pool, reason)?;
     let id = command_id(input, candidate.view).ok_or_else(no_pool)?;
     let going = BTreeSet::from([candidate.node.name.as_str()]);
     let kept = without_room(input, candidate.view);
-    let PlannedMove { pods, plan: replacement, refused } =
-        world.plan_move(&id, &going, candidate.pods.clone(), &kept);
-    if !refused.unschedulable.is_empty() {
-        let reason = RefusalReason::Unschedulable { pods: refused.unschedulable };
-        return Err(NotDisrupted { reason, again: replacement.wake_at });
-    }
+    let known = world.plan_move(&id, &going, candidate.pods.clone(), &kept);
+    let PlannedMove { pods, plan: replacement, .. } = if known.refused.unschedulable.is_empty() {
+        known
+    } else {
+        // One command of a pool at a time asks EC2 for what it refused: its node's taint keeps pods out meanwhile.
+        let waits = |command: &Command| command.pool == *name && waits_for_capacity(input, command);
+        let may_ask = !input.commands.iter().any(waits);
+        let asking = may_ask.then(|| world.plan_asking(&id, &going, &known)).flatten();
+        asking.filter(PlannedMove::is_whole).ok_or_else(|| {
+            let reason = RefusalReason::Unschedulable { pods: known.refused.unschedulable.clone() };
+            NotDisrupted { reason, again: known.plan.wake_at }
+        })?
+    };
     world.commit(&going, &replacement, &pods);
     budgets.take(candidate.view);
     Ok(NewCommand {

@@ -11,7 +11,7 @@ use tenon_domain::id::{CommandId, Uid};
 use super::blocked::reschedulable;
 use super::due::due;
 use super::input::{ClaimView, DisruptionInput};
-use crate::provision::{PlanTrials, ProvisionPlan, ProvisionReport, Purpose};
+use crate::provision::{PlanTrials, PlannedClaim, ProvisionPlan, ProvisionReport, Purpose};
 
 /// The room that is left while commands are planned.
 pub(crate) struct SpareCapacity<'a> {
@@ -20,6 +20,8 @@ pub(crate) struct SpareCapacity<'a> {
     expecting: BTreeSet<String>,
     /// Pods of leaving nodes that no node has room for.
     homeless: BTreeSet<Uid>,
+    /// Whether a move that is taken asks EC2 for what it refused.
+    asks: bool,
 }
 
 /// Where pods of leaving nodes would run.
@@ -30,6 +32,14 @@ pub(crate) struct PlannedMove {
     pub(crate) plan: ProvisionPlan,
     /// Pods without a place.
     pub(crate) refused: ProvisionReport,
+}
+
+impl PlannedMove {
+    /// Whether no pod waits for the answer to a probe of another one's.
+    pub(crate) fn is_whole(&self) -> bool {
+        let launched = self.plan.claims.iter().map(|claim| claim.pods.len());
+        launched.fold(self.plan.placements.len(), usize::saturating_add) >= self.pods.len()
+    }
 }
 
 impl<'a> SpareCapacity<'a> {
@@ -67,7 +77,7 @@ impl<'a> SpareCapacity<'a> {
                 expecting.insert(placement.node);
             }
         }
-        Self { trials, expecting, homeless }
+        Self { trials, expecting, homeless, asks: false }
     }
 
     /// Where the candidates' pods would run without them. It takes no room yet.
@@ -98,8 +108,32 @@ impl<'a> SpareCapacity<'a> {
         PlannedMove { pods, plan, refused }
     }
 
+    /// The same for a move that nothing available is left for: one claim that asks EC2 again for what it refused. One move
+    /// of a look asks, because others would ask for the same; and none whose other pods have no way at all.
+    pub(crate) fn plan_asking(
+        &mut self,
+        command: &CommandId,
+        candidates: &BTreeSet<&str>,
+        refused: &PlannedMove,
+    ) -> Option<PlannedMove> {
+        if self.asks {
+            return None;
+        }
+        let pods = refused.pods.clone();
+        let purpose = Purpose::AskingReplacement(command.clone());
+        let (mut plan, refused) = self.trials.plan(&purpose, candidates, &pods);
+        if !refused.unschedulable.is_empty() {
+            return None;
+        }
+        // Of several claims the others wait for the answer, as they may ask for the same.
+        let asks = plan.claims.iter().find(|claim| claim.asks_only())?.clone();
+        plan.claims = vec![asks];
+        Some(PlannedMove { pods, plan, refused })
+    }
+
     /// Takes a plan's room: on nodes, of pools' limits, and the names of its claims; and the candidates' nodes away.
     pub(crate) fn commit(&mut self, candidates: &BTreeSet<&str>, plan: &ProvisionPlan, pods: &[Pod]) {
+        self.asks = self.asks || plan.claims.iter().any(PlannedClaim::asks_only);
         self.trials.take(candidates, plan, pods);
     }
 

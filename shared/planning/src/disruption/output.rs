@@ -111,8 +111,8 @@ pub enum CommandStep {
         /// The next replacement isn't planned before.
         not_before: Timestamp,
     },
-    /// A replacement failed, or its pods have no place any longer: these candidates go back from `Disrupting` to
-    /// `Initialized`.
+    /// No replacement comes, its pods have no place any longer, or nothing is left to do: these candidates go back from
+    /// `Disrupting` to `Initialized`.
     Undo {
         /// The candidates.
         candidates: Vec<ClaimName>,
@@ -123,13 +123,20 @@ pub enum CommandStep {
     Finish,
 }
 
-/// Why a consolidation is undone.
+/// Why a command is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UndoCause {
-    /// A replacement failed.
+    /// A replacement of a consolidation failed.
     ReplacementFailed,
-    /// The candidates' pods have no place any longer.
+    /// The pods of a consolidation's candidates have no place any longer.
     NoRoom,
+    /// Replacements failed, and others could not be had in time.
+    NotReplaced {
+        /// When the candidates are tried again.
+        again: Timestamp,
+    },
+    /// The candidates aren't drifted any longer.
+    NoLongerDrifted,
 }
 
 /// A command to begin.
@@ -268,6 +275,11 @@ pub enum RefusalReason {
         /// Until when it stays.
         until: Timestamp,
     },
+    /// Its last command got no replacement.
+    NotReplacedLately {
+        /// When it is tried again.
+        until: Timestamp,
+    },
     /// The nodes that the cluster allows for all pools together are being disrupted.
     ClusterBudgetExhausted {
         /// How many it allows.
@@ -389,6 +401,10 @@ impl fmt::Display for RefusalReason {
             Self::DriftsAgain { drift, until } => write!(
                 f,
                 "it replaced a node for the same drift ({drift}), and its own replacement would drift again: correct its NodePool or EC2NodeClass, which asks for what nodes don't get; next try at `{until}`"
+            ),
+            Self::NotReplacedLately { until } => write!(
+                f,
+                "its replacement failed and no other could be had: the records of its replacements say why; next try at `{until}`"
             ),
             Self::ClusterBudgetExhausted { allowed, going } => {
                 let (nodes, are) =

@@ -118,8 +118,12 @@ impl<'a> Rooms<'a> {
 /// Whether pods may be placed on a node: those of a leaving node only go to working nodes.
 fn is_usable(node: &ExistingNode, purpose: &Purpose) -> bool {
     match (purpose, node.kind) {
-        (Purpose::PendingPods, _) | (Purpose::Replacement(_), NodeKind::Initialized) => true,
-        (Purpose::Replacement(_), NodeKind::Starting | NodeKind::InFlight) => false,
+        (Purpose::PendingPods, _)
+        | (Purpose::Replacement(_) | Purpose::AskingReplacement(_), NodeKind::Initialized) => true,
+        (
+            Purpose::Replacement(_) | Purpose::AskingReplacement(_),
+            NodeKind::Starting | NodeKind::InFlight,
+        ) => false,
     }
 }
 

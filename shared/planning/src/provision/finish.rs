@@ -253,7 +253,7 @@ pub(crate) fn name(
     claims.sort_by(|a, b| (&a.pool, &a.pods).cmp(&(&b.pool, &b.pods)));
     let purpose = match scope.purpose {
         Purpose::PendingPods => "",
-        Purpose::Replacement(command) => command.as_str(),
+        Purpose::Replacement(command) | Purpose::AskingReplacement(command) => command.as_str(),
     };
     let now = input.now.to_string();
     let of_pod = |pod: &CountedPod| [pod.name.to_string(), pod.uid.to_string()];

@@ -99,6 +99,8 @@ pub enum Purpose {
     PendingPods,
     /// The pods of a disruption command's candidates.
     Replacement(CommandId),
+    /// The same, where nothing is available for them: EC2 is asked again for what it refused.
+    AskingReplacement(CommandId),
 }
 
 /// A node, or a launched claim without a Node.

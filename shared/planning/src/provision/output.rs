@@ -120,6 +120,14 @@ pub enum AskReason {
     Probe,
 }
 
+impl PlannedClaim {
+    /// Whether it has nothing but probes.
+    #[must_use]
+    pub fn asks_only(&self) -> bool {
+        self.offerings.iter().all(|offering| offering.asked == AskReason::Probe)
+    }
+}
+
 impl ProvisionPlan {
     /// Whether nothing is to be done now.
     #[must_use]

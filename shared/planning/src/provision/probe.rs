@@ -5,8 +5,9 @@
 //! really probes, when it is built. If nothing else is left, one claim asks for the capacity that was asked for
 //! longest ago, even while its mark holds ([`last`]), so that no pod waits longer than [`LAST_RESORT`].
 //!
-//! Invariants: an available offering is used, except while a probe for a better one is being answered; only pending
-//! pods cause probes.
+//! Invariants: an available offering is used, except while a probe for a better one is being answered; pending pods
+//! cause probes, and disruption commands whose replacements have nothing else. A trial, which nothing may follow, causes
+//! none.
 //!
 //! [`LAST_RESORT`]: tenon_domain::unavailable::LAST_RESORT
 
@@ -27,8 +28,7 @@ use super::{InputMeasures, PodGroup};
 /// The most offerings that a claim probes beside its available ones.
 pub(crate) const RIDERS_PER_CLAIM: usize = 16;
 
-/// The pools again, each with other offerings; `None` for a pool without such offerings, and for replacements, which
-/// don't probe.
+/// The pools again, each with other offerings; `None` for a pool without such offerings, and for plans that don't probe.
 pub(crate) fn views<'a>(
     purpose: &Purpose,
     pools: &[Pool<'a>],
@@ -44,7 +44,7 @@ pub(crate) fn views<'a>(
 
 const fn waits(purpose: &Purpose) -> bool {
     match purpose {
-        Purpose::PendingPods => true,
+        Purpose::PendingPods | Purpose::AskingReplacement(_) => true,
         Purpose::Replacement(_) => false,
     }
 }

@@ -236,6 +236,19 @@ fn replacements_wait_for_what_can_be_had() {
 }
 
 #[test]
+fn replacements_that_nothing_is_left_for_ask_again_like_pending_pods() {
+    let asking = |times| {
+        let purpose = Purpose::AskingReplacement(CommandId::parse("command-1").unwrap());
+        ProvisionInput { purpose, ..input(web(2), vec![marked("default", &[("", times)])]) }
+    };
+    let (plan, report) = planned(&asking(DUE), 1);
+    assert!(plan.claims[0].asks_only());
+    assert!(report.unschedulable.is_empty(), "the other one waits for its answer");
+    planned(&asking(HELD), 0);
+    planned(&asking(LONG_HELD), 1);
+}
+
+#[test]
 fn limits_hold_for_what_is_asked_again() {
     let mut limited = marked("default", &[("", DUE)]);
     limited.pool.limits.insert(ResourceName::CPU, Quantity::from_integer(3));

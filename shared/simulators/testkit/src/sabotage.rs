@@ -128,7 +128,7 @@ tenon_domain::words! {
         EmptiedForgotten,
         /// EC2 is asked for other types than were planned: dear ones.
         DearTypes,
-        /// Candidates of a consolidation that is undone aren't given back, and every second launch fails.
+        /// Candidates of a command that is undone aren't given back, and every second launch fails.
         UndoneForgotten,
         /// The agent isn't told that an interrupted node's pods stay.
         EvictedAtOnce,

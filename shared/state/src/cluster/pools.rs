@@ -49,7 +49,7 @@ impl ObservedCluster<'_> {
                     vcpus_guessed: vcpus_guessed.clone(),
                     standing: match purpose {
                         Purpose::PendingPods => judged.standing.max(judged.doubt),
-                        Purpose::Replacement(_) => judged.standing,
+                        Purpose::Replacement(_) | Purpose::AskingReplacement(_) => judged.standing,
                     },
                     without: judged.without.clone(),
                 })

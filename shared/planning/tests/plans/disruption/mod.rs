@@ -108,6 +108,7 @@ pub(super) fn settled(index: usize, image: &str, pods: Vec<Pod>) -> ClaimView {
         node: Some(NodeView {
             name: node.to_string(),
             readiness: Readiness::Ready,
+            labels: BTreeMap::new(),
             do_not_disrupt: DoNotDisrupt::No,
             pods: pods
                 .into_iter()
@@ -169,6 +170,7 @@ pub(super) fn cluster(claims: Vec<ClaimView>, budget: BudgetNodes) -> Disruption
         pdbs: Vec::new(),
         commands: Vec::new(),
         moved: Vec::new(),
+        undone: Vec::new(),
         replaced_drift: BTreeMap::new(),
         counted: BTreeMap::new(),
         world,

@@ -1,6 +1,37 @@
 //! The steps of commands that are active.
 
 use super::*;
+use tenon_domain::catalog::{Availability, Unavailability};
+use tenon_planning::disruption::{UndoCause, UndoneCommand};
+
+fn launch_failed() -> ClaimState {
+    let failure = tenon_domain::claim::LaunchFailure {
+        reason: "InsufficientCapacityError".to_owned(),
+        message: String::new(),
+    };
+    ClaimState::LaunchFailed { at: at(-5), failure }
+}
+
+fn undone(world: &DisruptionInput) -> Option<UndoCause> {
+    match &plan(world).0.advances.first()?.step {
+        CommandStep::Undo { candidates, cause } => {
+            assert_eq!(candidates.as_slice(), [claim_name(0)]);
+            Some(*cause)
+        }
+        CommandStep::Drain { .. } | CommandStep::Replace { .. } | CommandStep::Finish => None,
+    }
+}
+
+/// The same world in which EC2 refused all capacity and may be asked again then.
+fn exhausted(mut world: DisruptionInput, until: i64) -> DisruptionInput {
+    let gone = Unavailability::Exhausted { until: at(until), last_resort_at: at(until + 120) };
+    for pool in &mut world.world.pools {
+        for offering in Arc::make_mut(&mut pool.types).iter_mut().flat_map(|one| &mut one.offerings) {
+            offering.availability = Availability::Unavailable(gone.clone());
+        }
+    }
+    world
+}
 
 #[test]
 fn candidates_drain_once_their_replacements_are_initialised_and_not_before() {
@@ -44,13 +75,7 @@ fn with_two_replacements_candidates_drain_once_both_are_initialised() {
 
 #[test]
 fn c113_a_failed_replacement_is_replaced_after_a_back_off() {
-    let failed = || ClaimState::LaunchFailed {
-        at: at(-5),
-        failure: tenon_domain::claim::LaunchFailure {
-            reason: "InsufficientCapacityError".to_owned(),
-            message: String::new(),
-        },
-    };
+    let failed = launch_failed;
     let (again, _) = plan(&commanded(failed(), 1, -1));
     let CommandStep::Replace { failed: gone, plan: replacement, attempts, not_before } =
         &again.advances[0].step
@@ -114,4 +139,114 @@ fn candidates_whose_pods_are_gone_drain_without_their_replacement_where_their_no
     assert_eq!(plan(&world).0.advances[0].step, CommandStep::Drain { candidates: vec![claim_name(0)] });
     world.claims[0].node = None;
     assert!(plan(&world).0.is_empty());
+}
+
+#[test]
+fn c113_a_command_without_a_replacement_is_undone_and_waits_longer_each_time() {
+    let since = |seconds: i64, reason: RemovalReason, before: usize| {
+        let mut world = commanded(launch_failed(), 3, -20);
+        world.claims[0].claim.drift.as_mut().unwrap().since = at(-9000);
+        world.commands[0].reason = reason;
+        world.commands[0].state =
+            CommandState::Replacing { since: at(seconds), attempts: 3, not_before: at(-20) };
+        let earlier = UndoneCommand { claim: claim_name(0), reason, at: at(-5000) };
+        world.undone = vec![earlier; before];
+        undone(&world)
+    };
+    let again = |seconds| Some(UndoCause::NotReplaced { again: at(seconds) });
+    for reason in [RemovalReason::Drifted, RemovalReason::Expired] {
+        assert_eq!(since(-599, reason, 0), None);
+        assert_eq!(since(-600, reason, 0), again(600));
+        assert_eq!(since(-600, reason, 2), again(2400));
+        assert_eq!(since(-600, reason, 9), again(7200));
+    }
+}
+
+#[test]
+fn c113_what_is_no_longer_drifted_stays_whatever_its_replacement_does() {
+    let ready = ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(-1) };
+    let launched = ClaimState::Launched { instance: instance(1, NEW), at: at(-10) };
+    for replacement in [launch_failed(), ClaimState::Planned, launched, ready] {
+        let mut world = commanded(replacement, 0, -20);
+        assert_eq!(undone(&world), None);
+        // The class passes over the new image.
+        world.classes[0].images[0].id = ImageId::parse(OLD).unwrap();
+        assert_eq!(undone(&world), Some(UndoCause::NoLongerDrifted));
+        // Expiry doesn't end.
+        world.commands[0].reason = RemovalReason::Expired;
+        assert_eq!(undone(&world), None);
+        world.commands[0].reason = RemovalReason::Drifted;
+        world.classes[0].readiness = ClassReadiness::NotReady;
+        assert_eq!(undone(&world), None, "nothing is known");
+    }
+}
+
+#[test]
+fn a_requirement_that_is_given_back_ends_the_drift_of_a_node_that_the_world_no_longer_has() {
+    let mut world = commanded(ClaimState::Planned, 0, -20);
+    let node = world.claims[0].node.as_mut().unwrap();
+    node.labels.insert("team".to_owned(), "a".to_owned());
+    let name = node.name.clone();
+    world.world.nodes.retain(|known| known.name != name);
+    world.classes[0].images[0].id = ImageId::parse(OLD).unwrap();
+    world.pools[0].template.requirements.add(Requirement::one_of("team", ["b"]));
+    assert_eq!(undone(&world), None);
+    world.pools[0].template.requirements =
+        tenon_domain::requirement::Requirements::from_iter([Requirement::one_of("team", ["a", "b"])]);
+    assert_eq!(undone(&world), Some(UndoCause::NoLongerDrifted));
+}
+
+#[test]
+fn a_command_whose_replacement_was_refused_asks_ec2_again_once_that_is_due() {
+    let (asks, report) = plan(&exhausted(commanded(launch_failed(), 1, -1), -10));
+    let CommandStep::Replace { failed, plan: replacement, attempts, not_before } = &asks.advances[0].step
+    else {
+        panic!("{asks:?}")
+    };
+    assert_eq!((failed.as_slice(), *attempts, *not_before), ([claim_name(1)].as_slice(), 1, at(0)));
+    assert!(replacement.claims.len() == 1 && replacement.claims[0].asks_only());
+    assert_eq!(refusals(&report), BTreeMap::new());
+    let (waits, report) = plan(&exhausted(commanded(launch_failed(), 4, -1), 40));
+    assert!(waits.is_empty());
+    assert_eq!(waits.wake_at, Some(at(40)));
+    assert_eq!(refusals(&report), BTreeMap::from([("Unschedulable", 1)]));
+}
+
+#[test]
+fn of_candidates_that_nothing_is_available_for_one_at_a_time_asks_ec2() {
+    let two =
+        || cluster(vec![drifted(0, -300, busy(0)), drifted(1, -200, busy(1))], BudgetNodes::Percent(100));
+    let (one, report) = plan(&exhausted(two(), -10));
+    assert_eq!(candidates(&one), [claim_name(0).to_string()]);
+    assert!(one.commands[0].replacement.claims[0].asks_only());
+    assert_eq!(refusals(&report), BTreeMap::from([("Unschedulable", 1)]));
+    assert_eq!(plan(&exhausted(two(), 40)).0.commands, []);
+    // Another command waits for the answer.
+    let mut waiting = exhausted(commanded(ClaimState::Planned, 0, -20), -10);
+    let others = cluster(vec![drifted(3, -30, busy(3))], BudgetNodes::Percent(100));
+    waiting.claims.extend(others.claims);
+    waiting.world.nodes.extend(others.world.nodes);
+    assert_eq!(plan(&waiting).0.commands, []);
+}
+
+#[test]
+fn a_candidate_whose_command_was_undone_rests_while_others_go() {
+    let mut world =
+        cluster(vec![drifted(0, -300, busy(0)), drifted(1, -200, busy(1))], BudgetNodes::Percent(50));
+    let of =
+        |seconds| UndoneCommand { claim: claim_name(0), reason: RemovalReason::Drifted, at: at(seconds) };
+    world.undone = vec![of(-60)];
+    let (others, report) = plan(&world);
+    assert_eq!(candidates(&others), [claim_name(1).to_string()]);
+    assert_eq!(others.wake_at, Some(at(540)));
+    assert_eq!(refusals(&report), BTreeMap::from([("NotReplacedLately", 1)]));
+    // Without pods it needs no replacement.
+    let mut empty = world.clone();
+    empty.claims[0].node.as_mut().unwrap().pods.clear();
+    assert_eq!(candidates(&plan(&empty).0), [claim_name(0).to_string()]);
+    world.undone = vec![of(-600)];
+    assert_eq!(candidates(&plan(&world).0), [claim_name(0).to_string()]);
+    // Its present drift is a later one.
+    world.undone = vec![of(-301)];
+    assert_eq!(candidates(&plan(&world).0), [claim_name(0).to_string()]);
 }
