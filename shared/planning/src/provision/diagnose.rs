@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use tenon_domain::catalog::{Availability, Unavailability};
+use tenon_domain::catalog::{Availability, Incompatibility, Unavailability};
 use tenon_domain::id::Zone;
-use tenon_domain::requirement::{Requirements, UndefinedKeys};
+use tenon_domain::requirement::{Conflict, Requirement, Requirements, UndefinedKeys};
 use tenon_domain::resources::Shortage;
 use tenon_domain::taint::tolerates_forbidding;
 use tenon_domain::unavailable::FIRST_HOLD;
@@ -16,9 +16,10 @@ use tenon_domain::unavailable::FIRST_HOLD;
 use super::attachments::VolumesExceeded;
 use super::input::{PoolInput, PoolReadiness};
 use super::limits::Limit;
+use super::narrow::no_instance_type;
 use super::needs::{Alternative, PodGroup, ports_conflict};
 use super::pool::{Pool, Type, taken_from};
-use super::report::{Reason, UnschedulableCause};
+use super::report::{Reason, Shortfall, UnschedulableCause};
 
 /// Why a pool that isn't ready can't be used.
 pub(crate) fn not_ready(input: &PoolInput) -> Option<Reason> {
@@ -51,6 +52,18 @@ pub(crate) fn untolerated(pool: &Pool<'_>, group: &PodGroup<'_>) -> Option<Reaso
         .map(|untolerated| Reason::TaintsNotTolerated { taints: untolerated.taints })
 }
 
+/// The conflicts of an alternative that only an existing node can satisfy: a new node has none of the requested names.
+pub(crate) fn name_conflicts(pool: &Pool<'_>, alternative: &Alternative) -> Vec<Conflict> {
+    let found = pool.offered.compatible(&alternative.asked, UndefinedKeys::Absent);
+    let mut conflicts = found.err().map(|found| found.conflicts).unwrap_or_default();
+    let named = alternative.fields.iter().filter(|field| !field.is_complement());
+    conflicts.extend(named.map(|field| Conflict::NoCommonValue {
+        node: Requirement::none_of(field.key(), field.values().iter().cloned()),
+        pod: field.clone(),
+    }));
+    conflicts
+}
+
 fn for_alternative(
     pool: &Pool<'_>,
     group: &PodGroup<'_>,
@@ -58,10 +71,7 @@ fn for_alternative(
     now: Timestamp,
 ) -> Reason {
     let Some(asked) = alternative.for_new_node() else {
-        // Only an existing node can have the requested name.
-        let named = pool.offered.compatible(&alternative.asked, UndefinedKeys::Absent);
-        let conflicts = named.err().map(|found| found.conflicts).unwrap_or_default();
-        return Reason::IncompatibleRequirements { conflicts };
+        return Reason::IncompatibleRequirements { conflicts: name_conflicts(pool, alternative) };
     };
     if let Err(found) = pool.offered.compatible(&asked, UndefinedKeys::WellKnownAreOpen) {
         return Reason::IncompatibleRequirements { conflicts: found.conflicts };
@@ -70,13 +80,13 @@ fn for_alternative(
     let labelled: Vec<&Type<'_>> =
         pool.types.iter().filter(|one| one.option.labels.intersects(&merged).is_ok()).collect();
     if labelled.is_empty() {
-        return Reason::NoInstanceType { requirements: merged.to_string() };
+        return no_instance_type(pool, group, &merged);
     }
     let large: Vec<&Type<'_>> =
         labelled.iter().filter(|one| shortage(one, group).is_none()).copied().collect();
     if large.is_empty() {
         return nearest(&labelled, group)
-            .map_or(Reason::StepBudgetExhausted, |shortage| Reason::InsufficientResources { shortage });
+            .map_or(Reason::StepBudgetExhausted, |shortfall| Reason::InsufficientResources { shortfall });
     }
     let attaching: Vec<&Type<'_>> =
         large.iter().filter(|one| pool.exceeded_volumes(one, group).is_none()).copied().collect();
@@ -115,7 +125,7 @@ fn by_offering(pool: &Pool<'_>, types: &[&Type<'_>], merged: &Requirements, now:
             Some(waiting) if gone().any(|why| *why == Unavailability::PriceUnknown) => {
                 Reason::NodeClassNotReady { waiting: waiting.clone() }
             }
-            Some(_) | None => not_allowed(types, merged).unwrap_or(Reason::NoOffering),
+            Some(_) | None => not_allowed(types, merged).unwrap_or_else(|| not_offered(types, merged)),
         };
     }
     let exceeded = |one: &&Type<'_>| {
@@ -148,6 +158,14 @@ fn not_allowed(types: &[&Type<'_>], merged: &Requirements) -> Option<Reason> {
     let families: BTreeSet<&str> = barred.map(|one| one.option.facts.name.family()).collect();
     let families: Vec<String> = families.into_iter().map(str::to_owned).collect();
     (!families.is_empty()).then_some(Reason::FamiliesNotAllowed { families })
+}
+
+/// No type is offered: what they can't do of the class, where that alone is in the way.
+fn not_offered(types: &[&Type<'_>], merged: &Requirements) -> Reason {
+    let unsuited: BTreeSet<&Incompatibility> = gone(types, merged)
+        .filter_map(|why| if let Unavailability::Incompatible(why) = why { Some(why) } else { None })
+        .collect();
+    Reason::NoOffering { incompatible: unsuited.into_iter().cloned().collect() }
 }
 
 /// Why the compatible offerings aren't available.
@@ -230,12 +248,15 @@ fn shortage(one: &Type<'_>, group: &PodGroup<'_>) -> Option<Shortage> {
 }
 
 /// The largest shortage on the type that lacks the fewest resources.
-fn nearest(types: &[&Type<'_>], group: &PodGroup<'_>) -> Option<Shortage> {
+fn nearest(types: &[&Type<'_>], group: &PodGroup<'_>) -> Option<Shortfall> {
     let lacking = |one: &&Type<'_>| {
         let room = taken_from(&one.option.allocatable, &one.overhead);
         let short = group.requests.iter().filter(|(name, wanted)| *wanted > room.get(name)).count();
-        let shortage = shortage(one, group)?;
-        Some((short, std::cmp::Reverse(shortage.available), shortage))
+        let Shortage { resource, requested, available } = shortage(one, group)?;
+        let allocatable = one.option.allocatable.get(&resource);
+        let daemon_sets = one.overhead.get(&resource);
+        let shortfall = Shortfall { resource, requested, allocatable, daemon_sets };
+        Some((short, std::cmp::Reverse(available), shortfall))
     };
-    types.iter().filter_map(lacking).min().map(|(_, _, shortage)| shortage)
+    types.iter().filter_map(lacking).min().map(|(_, _, shortfall)| shortfall)
 }

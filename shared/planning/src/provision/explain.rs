@@ -159,6 +159,11 @@ impl ExclusionCause {
             Self::NoSuchResource { resource } => {
                 format!("allow instance types that have `{resource}`, if EC2 has any")
             }
+            Self::InsufficientResources { resource } if *resource == ResourceName::EPHEMERAL_STORAGE => {
+                "request less, or give nodes more by `blockDeviceMappings` or `instanceStorePolicy: RAID0` of the \
+                 EC2NodeClass"
+                    .to_owned()
+            }
             Self::InsufficientResources { resource } => {
                 format!("request less `{resource}`, or reduce the requests of DaemonSets")
             }
@@ -299,10 +304,7 @@ fn refusal(pool: &Pool<'_>, group: &PodGroup<'_>) -> Option<Reason> {
                     Ok(()) => return None,
                     Err(found) => conflicts.extend(found.conflicts),
                 },
-                None => {
-                    let named = pool.offered.compatible(&alternative.asked, UndefinedKeys::Absent);
-                    conflicts.extend(named.err().into_iter().flat_map(|found| found.conflicts));
-                }
+                None => conflicts.extend(diagnose::name_conflicts(pool, alternative)),
             }
         }
         conflicts.sort();

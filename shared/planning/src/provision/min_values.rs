@@ -53,7 +53,7 @@ impl Pool<'_> {
         match self.min_values {
             MinValuesPolicy::Strict => self.unmet_min_values(merged, types).next().map(|unmet| {
                 let key = unmet.requirement.key().to_owned();
-                Reason::MinValuesNotSatisfied { key, min_values: unmet.least }
+                Reason::MinValuesNotSatisfied { key, min_values: unmet.least, values: unmet.values }
             }),
             MinValuesPolicy::BestEffort => None,
         }

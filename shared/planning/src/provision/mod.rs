@@ -24,6 +24,7 @@ mod lanes;
 mod limits;
 mod merge;
 mod min_values;
+mod narrow;
 mod needs;
 mod occupancy;
 mod offers;
@@ -241,7 +242,8 @@ fn causes(
     let fits = causes.iter().any(|cause| cause.reason == Reason::StepBudgetExhausted);
     match undealt.or_else(|| group.needs_neighbours().then_some(labels::HOSTNAME)) {
         Some(key) if fits => {
-            let reason = Reason::NoDomain { key: key.to_owned(), rules: group.rules_text(key) };
+            let reason =
+                Reason::NoDomain { key: key.to_owned(), rules: group.rules_text(key), lack: group.lack(key) };
             vec![UnschedulableCause { pool: None, reason }]
         }
         Some(_) | None => causes,

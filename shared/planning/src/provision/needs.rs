@@ -22,7 +22,7 @@ use tenon_domain::taint::Toleration;
 use super::attachments::{SharedVolume, VolumeNeed};
 use super::dense::DenseAmounts;
 use super::input::ProvisionInput;
-use super::report::{Reason, Unschedulable, UnschedulableCause};
+use super::report::{DomainLack, Reason, Unschedulable, UnschedulableCause};
 use super::topology::census::{Resident, is_of_nodes};
 use super::topology::neighbours::NodeRules;
 use super::topology::rules::{Force, PodRule, RuleKind, Rules};
@@ -146,6 +146,19 @@ impl<'a> PodGroup<'a> {
         match texts.is_empty() {
             true => "the anti-affinity of other pods".to_owned(),
             false => texts.into_iter().collect::<Vec<_>>().join(" and "),
+        }
+    }
+
+    /// What it lacks where no domain of a label is right for it.
+    pub(crate) fn lack(&self, key: &str) -> DomainLack {
+        let required = || self.rules_of(key).filter(|rule| rule.force == Force::Required);
+        let follows = required().next().is_some() && required().all(|rule| rule.kind == RuleKind::With);
+        if !is_of_nodes(key) || !follows {
+            DomainLack::Value
+        } else if required().all(|rule| self.is.contains(&rule.selector)) {
+            DomainLack::RoomWithPeers
+        } else {
+            DomainLack::RoomWithOthers
         }
     }
 

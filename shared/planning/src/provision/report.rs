@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::Timestamp;
+use tenon_domain::catalog::Incompatibility;
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{NodeClassName, NodePoolName, Zone};
 use tenon_domain::journal::{Subject, SubjectKind};
@@ -11,13 +12,13 @@ use tenon_domain::launch::CountedPod;
 use tenon_domain::quantity::Quantity;
 use tenon_domain::report::{self, Finding, WAITS};
 use tenon_domain::requirement::Conflict;
-use tenon_domain::resources::{ResourceName, Shortage};
+use tenon_domain::resources::ResourceName;
 use tenon_domain::taint::Taint;
 
 use super::input::GuessedVcpus;
 
-/// The most families that a message names.
-const MOST_NAMES: usize = 5;
+/// The most names that a message lists.
+pub(crate) const MOST_NAMES: usize = 5;
 
 /// The refusals of a plan, and its cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,10 +88,10 @@ pub enum Reason {
         /// Its name.
         claim: String,
     },
-    /// A PersistentVolumeClaim of the pod can't be used.
+    /// A volume of the pod can't be used.
     VolumeUnusable {
-        /// Its name.
-        claim: String,
+        /// The volume.
+        volume: UnusableVolume,
         /// Why, and what helps.
         why: String,
     },
@@ -100,6 +101,8 @@ pub enum Reason {
         key: String,
         /// The rules, in words.
         rules: String,
+        /// What is missing.
+        lack: DomainLack,
     },
     /// The pool's node class doesn't exist.
     NodeClassNotFound {
@@ -123,13 +126,13 @@ pub enum Reason {
     },
     /// No instance type has all the labels that the pod and the pool ask for together.
     NoInstanceType {
-        /// The combined requirements, as text.
-        requirements: String,
+        /// Which requirements exclude all of them, and what helps.
+        why: String,
     },
     /// No instance type with these labels is large enough.
     InsufficientResources {
-        /// The shortage on the nearest type, after DaemonSets' overhead.
-        shortage: Shortage,
+        /// What the nearest type lacks.
+        shortfall: Shortfall,
     },
     /// No type that is large enough may attach as many volumes.
     TooManyVolumes {
@@ -143,7 +146,10 @@ pub enum Reason {
     /// A DaemonSet takes the pod's host ports on every type.
     HostPortsTaken,
     /// No type that fits is offered in the required zones and capacity types.
-    NoOffering,
+    NoOffering {
+        /// What of the pool's node class the offered types can't do, if that alone is in the way.
+        incompatible: Vec<Incompatibility>,
+    },
     /// The cluster's stack doesn't allow the families of the types that fit and are offered.
     FamiliesNotAllowed {
         /// The families, never none.
@@ -169,6 +175,8 @@ pub enum Reason {
         key: String,
         /// How many there must be.
         min_values: u32,
+        /// How many there are.
+        values: usize,
     },
     /// The pool's limits leave no room for any type that fits.
     LimitsExceeded {
@@ -184,6 +192,39 @@ pub enum Reason {
     },
     /// The plan's steps ran out first.
     StepBudgetExhausted,
+}
+
+/// A volume that can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UnusableVolume {
+    /// The PersistentVolumeClaim of this name.
+    Claim(String),
+    /// The pod's volume of this name, whose claim is made from a template.
+    Template(String),
+}
+
+/// What is missing where no domain of a label is right for a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DomainLack {
+    /// Another value of the label.
+    Value,
+    /// Room on the node that the pod has to share with pods of its kind.
+    RoomWithPeers,
+    /// A node with room that runs the pods which the pod has to follow.
+    RoomWithOthers,
+}
+
+/// How much of a resource an instance type lacks for a pod.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shortfall {
+    /// The resource.
+    pub resource: ResourceName,
+    /// How much the pod requests.
+    pub requested: Quantity,
+    /// How much a node has for all its pods.
+    pub allocatable: Quantity,
+    /// How much of that DaemonSets request.
+    pub daemon_sets: Quantity,
 }
 
 impl Reason {
@@ -222,14 +263,16 @@ impl fmt::Display for Reason {
             Self::TaintsNotTolerated { taints } => {
                 write!(f, "untolerated taints {}: add a toleration to the pod", quoted(taints.iter()))
             }
+            Self::IncompatibleRequirements { conflicts } if conflicts.is_empty() => f.write_str(
+                "all terms of the pod's required node affinity are empty, and an empty term matches no node: fill one, or \
+                 remove the affinity",
+            ),
             Self::IncompatibleRequirements { conflicts } => {
                 let all: Vec<String> = conflicts.iter().map(ToString::to_string).collect();
                 write!(f, "incompatible requirements: {}: change the pod's or the pool's", all.join("; "))
             }
-            Self::NoInstanceType { requirements } => {
-                write!(f, "no instance type matches these requirements: {requirements}: widen them")
-            }
-            Self::InsufficientResources { shortage } => f.write_str(&short(shortage)),
+            Self::NoInstanceType { why } => write!(f, "no instance type matches {why}"),
+            Self::InsufficientResources { shortfall } => f.write_str(&short(shortfall)),
             Self::TooManyVolumes { driver, volumes, most } => write!(
                 f,
                 "no instance type attaches {volumes} volumes of `{driver}`, {most} at most: give the pod fewer volumes, or \
@@ -238,9 +281,7 @@ impl fmt::Display for Reason {
             Self::HostPortsTaken => {
                 f.write_str("a DaemonSet already uses the pod's host ports: give one of them another port")
             }
-            Self::NoOffering => f.write_str(
-                "no matching instance type is offered in the requested zones and capacity types: allow others",
-            ),
+            Self::NoOffering { incompatible } => f.write_str(&not_offered(incompatible)),
             Self::FamiliesNotAllowed { families } => f.write_str(&not_allowed(families)),
             Self::AllOfferingsUnavailable { types, zones, until } => {
                 f.write_str(&none_available(*types, zones, *until))
@@ -249,10 +290,13 @@ impl fmt::Display for Reason {
                 let zones = quoted(zones.iter());
                 write!(f, "all matching offerings are in zones with a zonal shift: {zones}: end it, or allow others")
             }
-            Self::MinValuesNotSatisfied { key, min_values } => write!(
-                f,
-                "`minValues` of `{key}` is {min_values}, but fewer values are available: lower it, or allow more"
-            ),
+            Self::MinValuesNotSatisfied { key, min_values, values } => {
+                let are = if *values == 1 { "value is" } else { "values are" };
+                write!(
+                    f,
+                    "`minValues` of `{key}` is {min_values}, but only {values} {are} available: lower it, or allow more"
+                )
+            }
             Self::LimitsExceeded { resource } => {
                 write!(f, "the `{resource}` limit leaves no room for a matching instance type: raise `spec.limits`")
             }
@@ -264,11 +308,8 @@ impl fmt::Display for Reason {
                 guessed.as_ref().map_or(Ok(()), |guessed| write!(f, ", {guessed}"))?;
                 f.write_str(": raise it in the cluster's stack")
             }
-            Self::VolumeUnusable { claim, why } => write!(f, "PersistentVolumeClaim `{claim}`: {why}"),
-            Self::NoDomain { key, rules } => write!(
-                f,
-                "{rules} leaves no value of `{key}` for the pod: let a NodePool offer another one, or relax the rule"
-            ),
+            Self::VolumeUnusable { volume, why } => write!(f, "{volume}: {why}"),
+            Self::NoDomain { key, rules, lack } => f.write_str(&no_domain(key, rules, *lack)),
             Self::StepBudgetExhausted => f.write_str("planning isn't finished, the next pass continues"),
         }
     }
@@ -278,21 +319,63 @@ impl fmt::Display for Reason {
 /// `pkg/controllers/provisioning/scheduling/nodeclaim.go`.
 const MISTAKEN_CORES: Quantity = Quantity::from_integer(1_000_000);
 
-/// Where nothing is available at all, larger types are no remedy.
-fn short(shortage: &Shortage) -> String {
-    let Shortage { resource, requested, available } = shortage;
-    if *resource == ResourceName::CPU && *requested >= MISTAKEN_CORES {
+/// Larger types are no remedy where no node has any, nor for storage, which the class decides.
+fn short(shortfall: &Shortfall) -> String {
+    let Shortfall { resource, requested, allocatable, daemon_sets } = shortfall;
+    let overdrawn = daemon_sets > allocatable;
+    if allocatable.is_zero() && !overdrawn {
         return format!(
-            "no instance type is large enough: {shortage} at most: `M` is a million cores, write `m` for a thousandth"
-        );
-    }
-    if available.is_zero() {
-        format!(
             "no instance type offers pods any `{resource}`, `{requested}` is requested: allow types that have it, if EC2 \
              has any"
-        )
+        );
+    }
+    let daemons =
+        if daemon_sets.is_zero() { String::new() } else { format!(" less `{daemon_sets}` of DaemonSets") };
+    let remedy = if *resource == ResourceName::CPU && is_mistaken(*requested) {
+        "`M` is a million cores, write `m` for a thousandth"
+    } else if *resource == ResourceName::EPHEMERAL_STORAGE {
+        "request less, or give nodes more by `blockDeviceMappings` or `instanceStorePolicy: RAID0` of the EC2NodeClass"
+    } else if overdrawn {
+        "lower the requests of DaemonSets, or allow larger types"
     } else {
-        format!("no instance type is large enough: {shortage} at most: request less, or allow larger types")
+        "request less, or allow larger types"
+    };
+    format!(
+        "no instance type is large enough: `{requested}` of `{resource}` is requested, `{allocatable}`{daemons} is available \
+         at most: {remedy}"
+    )
+}
+
+/// Whether so many cores were written with `M` or more.
+fn is_mistaken(cores: Quantity) -> bool {
+    cores >= MISTAKEN_CORES && cores.to_string().ends_with(['M', 'G', 'T', 'P'])
+}
+
+fn not_offered(incompatible: &[Incompatibility]) -> String {
+    if incompatible.is_empty() {
+        return "no matching instance type is offered in the requested zones and capacity types: allow others"
+            .to_owned();
+    }
+    let all: Vec<String> = incompatible.iter().map(ToString::to_string).collect();
+    format!(
+        "no matching instance type suits the EC2NodeClass: {}: change the class, or allow other instance types",
+        all.join("; ")
+    )
+}
+
+fn no_domain(key: &str, rules: &str, lack: DomainLack) -> String {
+    match lack {
+        DomainLack::Value => format!(
+            "{rules} leaves no value of `{key}` for the pod: let a NodePool offer another one, or relax the rule"
+        ),
+        DomainLack::RoomWithPeers => format!(
+            "{rules} keeps the pod on the node of its peers, which is full: allow larger instance types, request less, or \
+             relax the rule"
+        ),
+        DomainLack::RoomWithOthers => format!(
+            "{rules} leaves no node for the pod: no node has room and runs the pods that it follows: make room beside \
+             them, or relax the rule"
+        ),
     }
 }
 
@@ -308,14 +391,9 @@ fn only_static(pools: &[NodePoolName]) -> String {
 
 fn not_allowed(families: &[String]) -> String {
     let (noun, verb) = if families.len() == 1 { ("family", "isn't") } else { ("families", "aren't") };
-    let told = quoted(families.iter().take(MOST_NAMES));
-    let more = match families.len().saturating_sub(MOST_NAMES) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let told = few(families.iter());
     format!(
-        "{noun} {told}{more} {verb} among `AllowedFamilies` of the cluster's stack: add to them, or allow other instance \
-         types"
+        "{noun} {told} {verb} among `AllowedFamilies` of the cluster's stack: add to them, or allow other instance types"
     )
 }
 
@@ -342,6 +420,24 @@ impl fmt::Display for GuessedVcpus {
 
 fn quoted(items: impl Iterator<Item = impl fmt::Display>) -> String {
     items.map(|item| format!("`{item}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The first names, and how many more there are.
+pub(crate) fn few(names: impl ExactSizeIterator<Item = impl fmt::Display>) -> String {
+    let more = match names.len().saturating_sub(MOST_NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", quoted(names.take(MOST_NAMES)))
+}
+
+impl fmt::Display for UnusableVolume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claim(name) => write!(f, "PersistentVolumeClaim `{name}`"),
+            Self::Template(name) => write!(f, "the claim template of volume `{name}`"),
+        }
+    }
 }
 
 impl fmt::Display for UnschedulableCause {

@@ -1,7 +1,8 @@
 //! The nodes that a pod's volumes can be on.
 //!
 //! Decides the alternatives of a pod's volumes: the node affinity of bound PersistentVolumes, and the allowed
-//! topologies of StorageClasses that bind when the pod is placed. A claim that can't become bound is refused by name.
+//! topologies of StorageClasses that bind when the pod is placed. A claim that can't become bound is refused by name, and
+//! so is one whose places the pod's other volumes exclude.
 //! Volumes on one node's own disk (`local`, `hostPath`) ask for that node's name only, which a new node hasn't, so
 //! host names are left out. It also says which volumes count against limits, and by which CSI driver
 //! (`attachments`).
@@ -22,7 +23,7 @@ use tenon_domain::labels;
 use tenon_domain::requirement::Requirements;
 
 use super::input::Storage;
-use super::report::Reason;
+use super::report::{Reason, UnusableVolume};
 
 /// The annotations of the StorageClass that claims get which name none.
 const DEFAULT_CLASS: [&str; 2] =
@@ -116,21 +117,24 @@ impl<'a> Volumes<'a> {
     /// Where a pod's volumes can be: ORed requirements for all of them together; empty where they bind it to no place.
     pub(crate) fn alternatives(&self, shape: &PodShape) -> Result<Vec<Requirements>, Reason> {
         let mut all: Vec<Requirements> = Vec::new();
+        let mut before: Vec<(&PodVolume, Vec<Requirements>)> = Vec::new();
         for volume in &shape.volumes {
             let of_one = match volume {
                 PodVolume::Claim(name) => self.of_claim(&shape.namespace, name)?,
                 PodVolume::Ephemeral { storage_class, .. } => {
-                    self.of_class(storage_class.as_deref(), "an ephemeral volume")?
+                    self.of_class(storage_class.as_deref(), &named(volume))?
                 }
             };
             if of_one.is_empty() {
                 continue;
             }
-            all = if all.is_empty() {
-                of_one
-            } else {
-                all.iter().flat_map(|one| of_one.iter().map(|other| one.clone().and(other))).collect()
-            };
+            all = if all.is_empty() { of_one.clone() } else { together(&all, &of_one) };
+            if all.is_empty() {
+                let other = before.iter().find(|(_, of_other)| together(of_other, &of_one).is_empty());
+                let why = apart(&of_one, other.map(|(other, of_other)| (named(other), of_other.as_slice())));
+                return Err(Reason::VolumeUnusable { volume: named(volume), why });
+            }
+            before.push((volume, of_one));
         }
         all.sort();
         all.dedup();
@@ -141,8 +145,9 @@ impl<'a> Volumes<'a> {
         let Some(claim) = self.claims.get(&(namespace, name)) else {
             return Err(Reason::VolumeClaimNotFound { claim: name.to_owned() });
         };
+        let volume = UnusableVolume::Claim(name.to_owned());
         let unusable =
-            |why: &str| Err(Reason::VolumeUnusable { claim: name.to_owned(), why: why.to_owned() });
+            |why: &str| Err(Reason::VolumeUnusable { volume: volume.clone(), why: why.to_owned() });
         if claim.phase == "Lost" {
             return unusable("its PersistentVolume is lost; restore it, or delete the claim");
         }
@@ -150,7 +155,7 @@ impl<'a> Volumes<'a> {
             return unusable("it is being deleted; create it again once it is gone");
         }
         match claim.volume.as_deref() {
-            None => self.of_class(claim.storage_class.as_deref(), name),
+            None => self.of_class(claim.storage_class.as_deref(), &volume),
             Some(volume) => match self.volumes.get(volume) {
                 None => unusable("its PersistentVolume doesn't exist; restore it, or delete the claim"),
                 Some(volume) if volume.meta.deleted_at.is_some() => {
@@ -165,11 +170,18 @@ impl<'a> Volumes<'a> {
         }
     }
 
-    fn of_class(&self, class: Option<&str>, claim: &str) -> Result<Vec<Requirements>, Reason> {
-        let unusable = |why: String| Err(Reason::VolumeUnusable { claim: claim.to_owned(), why });
+    fn of_class(&self, class: Option<&str>, volume: &UnusableVolume) -> Result<Vec<Requirements>, Reason> {
+        let unusable = |why: String| Err(Reason::VolumeUnusable { volume: volume.clone(), why });
         let Some(name) = class.or(self.default_class) else {
             return unusable("it isn't bound and names no StorageClass; name one".to_owned());
         };
+        if name.is_empty() {
+            return unusable(
+                "it isn't bound, and its empty `storageClassName` rules out a new PersistentVolume; bind an existing one \
+                 to it, or name a StorageClass"
+                    .to_owned(),
+            );
+        }
         match self.classes.get(name) {
             None => unusable(format!("its StorageClass `{name}` doesn't exist; create it")),
             Some(class) if class.provisioner == AUTO_MODE_DRIVER => unusable(format!(
@@ -183,6 +195,37 @@ impl<'a> Volumes<'a> {
                      claim's events"
                 )),
             },
+        }
+    }
+}
+
+fn named(volume: &PodVolume) -> UnusableVolume {
+    match volume {
+        PodVolume::Claim(name) => UnusableVolume::Claim(name.clone()),
+        PodVolume::Ephemeral { volume, .. } => UnusableVolume::Template(volume.clone()),
+    }
+}
+
+/// The places that are among both.
+fn together(all: &[Requirements], others: &[Requirements]) -> Vec<Requirements> {
+    let with = |one: &Requirements, other: &Requirements| {
+        one.intersects(other).is_ok().then(|| one.clone().and(other))
+    };
+    all.iter().flat_map(|one| others.iter().filter_map(move |other| with(one, other))).collect()
+}
+
+/// Why a volume and the pod's other volumes, or one of them, can't be on one node.
+fn apart(of_one: &[Requirements], other: Option<(UnusableVolume, &[Requirements])>) -> String {
+    let places =
+        |of: &[Requirements]| of.iter().map(|one| format!("`{one}`")).collect::<Vec<_>>().join(" or ");
+    let of_one = places(of_one);
+    match other {
+        Some((other, of_other)) => format!(
+            "it asks for {of_one}, {other} for {}, and no node has both; use volumes of one zone",
+            places(of_other)
+        ),
+        None => {
+            format!("it asks for {of_one}, which the pod's other volumes exclude; use volumes of one zone")
         }
     }
 }

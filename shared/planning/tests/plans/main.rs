@@ -7,6 +7,7 @@
 mod arrivals;
 mod broken_plans;
 mod catalogue;
+mod causes;
 mod checker;
 mod claims_checker;
 mod cluster_bounds;

@@ -213,7 +213,7 @@ fn a_pod_follows_another_to_its_node_and_to_its_zone() {
         assert!(!plan.claims.is_empty());
         // Alone it has nobody to follow.
         let report = check_reason(&input(pods("cache", 1, cache), vec![default_pool()]), "NoDomain");
-        assert!(report.unschedulable[0].message().starts_with("its affinity leaves no value"));
+        assert!(report.unschedulable[0].message().starts_with("its affinity leaves no "));
     }
 }
 

@@ -1,0 +1,240 @@
+//! The words of refusals: the cause that stands in the way, and a remedy that helps.
+
+use crate::support::*;
+use tenon_domain::api::pod::{NodeSelectorTerm, PodShape, PodVolume};
+use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim};
+use tenon_domain::catalog::{Availability, Incompatibility, Unavailability};
+use tenon_domain::labels;
+use tenon_domain::requirement::{NodeSelectorRequirement, Operator, Requirement, Requirements};
+use tenon_planning::provision::{PoolInput, ProvisionInput, plan};
+
+/// The message of the last pod without a place.
+fn told(input: &ProvisionInput) -> String {
+    let (_, report) = plan(input);
+    report.unschedulable.last().unwrap().message()
+}
+
+fn check_message(shape: PodShape, pool: PoolInput, expected: &str) {
+    assert_eq!(told(&input(pods("web", 1, shape), vec![pool])), format!("NodePool `default`: {expected}"));
+}
+
+#[test]
+fn what_is_short_is_told_with_what_daemon_sets_take_and_with_a_remedy_that_helps() {
+    let large = || pool("default", vec![FakeType::new("m.large", 2, 8, 29).option()]);
+    let check = |asked: (&str, &str), daemon: Option<&str>, expected: &str| {
+        let mut world = input(pods("web", 1, shape(&[asked])), vec![large()]);
+        world.daemon_sets =
+            daemon.into_iter().map(|cpu| daemon_set("agent", shape(&[("cpu", cpu)]))).collect();
+        assert_eq!(told(&world), format!("NodePool `default`: no instance type is large enough: {expected}"));
+    };
+    check(
+        ("cpu", "2"),
+        None,
+        "`2` of `cpu` is requested, `1900m` is available at most: request less, or allow larger types",
+    );
+    check(
+        ("cpu", "1500m"),
+        Some("500m"),
+        "`1500m` of `cpu` is requested, `1900m` less `500m` of DaemonSets is available at most: request less, or allow \
+         larger types",
+    );
+    check(
+        ("cpu", "1"),
+        Some("4"),
+        "`1` of `cpu` is requested, `1900m` less `4` of DaemonSets is available at most: lower the requests of DaemonSets, \
+         or allow larger types",
+    );
+    check(
+        ("ephemeral-storage", "100Gi"),
+        None,
+        "`100Gi` of `ephemeral-storage` is requested, `20Gi` is available at most: request less, or give nodes more by \
+         `blockDeviceMappings` or `instanceStorePolicy: RAID0` of the EC2NodeClass",
+    );
+    check(
+        ("cpu", "1e30"),
+        None,
+        "`9223372036854775807` of `cpu` is requested, `1900m` is available at most: request less, or allow larger types",
+    );
+}
+
+#[test]
+fn the_requirement_that_alone_excludes_every_type_is_named_with_what_types_have() {
+    let check = |key: &str, value: &str, expected: &str| {
+        let expected = format!("no instance type matches `{key} In [{value}]`{expected}");
+        check_message(selecting(shape(&[("cpu", "1")]), key, value), default_pool(), &expected);
+    };
+    check(
+        labels::ZONE,
+        "test-zone-9",
+        ": nodes of the EC2NodeClass can be in `test-zone-1`, `test-zone-2`, `test-zone-3`: allow them, or give the \
+         EC2NodeClass a subnet in the zone",
+    );
+    check(labels::INSTANCE_TYPE, "smal.instance-type", " (did you mean `small.instance-type`?): correct it");
+    check(labels::ARCH, "x86_64", ": nodes of the EC2NodeClass have `amd64`, `arm64`: correct it");
+    check(
+        labels::CAPACITY_TYPE,
+        "ondemand",
+        " (did you mean `on-demand`?): nodes of the EC2NodeClass have `on-demand`, `spot`: correct it",
+    );
+    check(
+        labels::OS,
+        "windows",
+        ": nodes of the EC2NodeClass have `linux`: correct it, or choose another AMI family in the EC2NodeClass",
+    );
+    check(labels::INSTANCE_GPU_NAME, "t4", ": no instance type has this label: remove the requirement");
+    // The pool leaves fewer types than the class.
+    let mut amd = default_pool();
+    amd.pool.template.requirements = [Requirement::one_of(labels::ARCH, ["amd64"])].into_iter().collect();
+    check_message(
+        selecting(shape(&[("cpu", "1")]), labels::INSTANCE_CPU, "16"),
+        amd,
+        "no instance type matches `karpenter.k8s.aws/instance-cpu In [16]`: nodes of the NodePool have `2`, `4`: correct \
+         it",
+    );
+}
+
+#[test]
+fn requirements_that_exclude_each_other_are_named() {
+    let mut both = selecting(shape(&[("cpu", "1")]), labels::CAPACITY_TYPE, "spot");
+    both.required_node_affinity = vec![NodeSelectorTerm {
+        match_expressions: vec![Requirement::one_of(labels::CAPACITY_TYPE, ["on-demand"])],
+        match_fields: Vec::new(),
+    }];
+    check_message(
+        both,
+        default_pool(),
+        "no instance type matches `karpenter.sh/capacity-type In [spot]` and `karpenter.sh/capacity-type In [on-demand]` \
+         together: widen one of them",
+    );
+    let bound = |operator, value: &str| NodeSelectorRequirement {
+        key: labels::INSTANCE_CPU.to_owned(),
+        operator,
+        values: vec![value.to_owned()],
+        min_values: None,
+    };
+    let mut narrow = default_pool();
+    narrow.pool.template.requirements =
+        Requirements::parse(&[bound(Operator::Gt, "2"), bound(Operator::Lt, "3")]).unwrap();
+    check_message(
+        shape(&[("cpu", "1")]),
+        narrow,
+        "no instance type matches the NodePool's requirements of `karpenter.k8s.aws/instance-cpu`, which allow no value \
+         together: widen one of them",
+    );
+}
+
+#[test]
+fn terms_that_match_no_new_node_are_told() {
+    let with =
+        |term: NodeSelectorTerm| PodShape { required_node_affinity: vec![term], ..shape(&[("cpu", "1")]) };
+    check_message(
+        with(NodeSelectorTerm { match_expressions: Vec::new(), match_fields: Vec::new() }),
+        default_pool(),
+        "all terms of the pod's required node affinity are empty, and an empty term matches no node: fill one, or remove \
+         the affinity",
+    );
+    let named = Requirement::one_of("metadata.name", ["ip-1"]);
+    check_message(
+        with(NodeSelectorTerm { match_expressions: Vec::new(), match_fields: vec![named] }),
+        default_pool(),
+        "incompatible requirements: the pod requires `metadata.name In [ip-1]`, nodes have `metadata.name NotIn [ip-1]`: \
+         change the pod's or the pool's",
+    );
+}
+
+#[test]
+fn a_node_that_pods_must_share_is_told_to_be_full() {
+    let mut web = app("web", "900m");
+    web.required_pod_affinity = vec![term(labels::HOSTNAME, "web")];
+    let large = pool("default", vec![FakeType::new("m.large", 2, 8, 29).option()]);
+    assert_eq!(
+        told(&input(pods("web", 5, web), vec![large])),
+        "its affinity keeps the pod on the node of its peers, which is full: allow larger instance types, request less, \
+         or relax the rule"
+    );
+    let mut cache = app("cache", "1");
+    cache.required_pod_affinity = vec![term(labels::HOSTNAME, "web")];
+    assert_eq!(
+        told(&input(pods("cache", 1, cache), vec![default_pool()])),
+        "its affinity leaves no node for the pod: no node has room and runs the pods that it follows: make room beside \
+         them, or relax the rule"
+    );
+}
+
+#[test]
+fn a_class_that_no_offered_type_suits_is_named() {
+    let mut types = six();
+    for offering in types.iter_mut().flat_map(|one| &mut one.offerings) {
+        let why = Unavailability::Incompatible(Incompatibility::ImageNotBootable);
+        offering.availability = Availability::Unavailable(why);
+    }
+    check_message(
+        shape(&[("cpu", "1")]),
+        pool("default", types),
+        "no matching instance type suits the EC2NodeClass: AMI family `AL2023` doesn't boot on `a1`: change the class, or \
+         allow other instance types",
+    );
+}
+
+#[test]
+fn values_that_are_too_few_are_counted() {
+    let check = |key: &str, least: u32, expected: &str| {
+        let mut one = default_pool();
+        one.pool.template.requirements.add(Requirement::exists(key).with_min_values(Some(least)));
+        let expected = format!(
+            "`minValues` of `{key}` is {least}, but only {expected} available: lower it, or allow more"
+        );
+        check_message(shape(&[("cpu", "1")]), one, &expected);
+    };
+    check(labels::ZONE, 4, "3 values are");
+    check(labels::OS, 2, "1 value is");
+}
+
+#[test]
+fn volumes_that_can_not_be_used_are_named() {
+    let bound = |name: &str| PersistentVolumeClaim {
+        meta: meta(name, "default"),
+        storage_class: Some("ebs".to_owned()),
+        volume: Some(format!("pv-{name}")),
+        phase: "Bound".to_owned(),
+    };
+    let in_zone = |name: &str, zone: &str| PersistentVolume {
+        meta: meta(&format!("pv-{name}"), ""),
+        node_affinity: vec![NodeSelectorTerm {
+            match_expressions: vec![Requirement::one_of(labels::ZONE, [zone])],
+            match_fields: Vec::new(),
+        }],
+        driver: None,
+    };
+    let static_one =
+        PersistentVolumeClaim { storage_class: Some(String::new()), volume: None, ..bound("static") };
+    let check = |volumes: Vec<PodVolume>, expected: &str| {
+        let shape = PodShape { volumes, ..shape(&[("cpu", "1")]) };
+        let mut world = input(pods("web", 1, shape), vec![default_pool()]);
+        world.storage.claims = vec![bound("a"), bound("b"), static_one.clone()];
+        world.storage.volumes = vec![in_zone("a", "test-zone-1"), in_zone("b", "test-zone-2")];
+        assert_eq!(told(&world), expected);
+    };
+    let template = |class: Option<&str>| {
+        vec![PodVolume::Ephemeral { volume: "data".to_owned(), storage_class: class.map(str::to_owned) }]
+    };
+    let claim = |name: &str| PodVolume::Claim(name.to_owned());
+    check(
+        template(None),
+        "the claim template of volume `data`: it isn't bound and names no StorageClass; name one",
+    );
+    check(
+        template(Some("gone")),
+        "the claim template of volume `data`: its StorageClass `gone` doesn't exist; create it",
+    );
+    check(
+        vec![claim("static")],
+        "PersistentVolumeClaim `static`: it isn't bound, and its empty `storageClassName` rules out a new \
+         PersistentVolume; bind an existing one to it, or name a StorageClass",
+    );
+    check(
+        vec![claim("a"), claim("b")],
+        "PersistentVolumeClaim `b`: it asks for `topology.kubernetes.io/zone In [test-zone-2]`, PersistentVolumeClaim `a` \
+         for `topology.kubernetes.io/zone In [test-zone-1]`, and no node has both; use volumes of one zone",
+    );
+}
