@@ -280,10 +280,10 @@ impl<'a> DisruptionContext<'a> {
         let state =
             ClaimState::Initialized { instance: instance.clone(), node: node.clone(), at: self.now() };
         let mut claim = before.stepped(state).map_err(|error| HandlerError::Internal(error.to_string()))?;
-        if reason == RemovalReason::Underutilized {
-            let again = self.now().saturating_add(UNDONE_FOR).unwrap_or_else(|_| self.now());
-            claim.consolidatable =
-                claim.consolidatable.map(|mark| Consolidatable { since: again, pods: mark.pods });
+        let mut rests = String::new();
+        if let (RemovalReason::Underutilized, Some(mark)) = (reason, claim.consolidatable.as_mut()) {
+            mark.since = self.now().saturating_add(UNDONE_FOR).unwrap_or_else(|_| self.now());
+            rests = format!(": it rests until `{}`, unless its pods change", mark.since);
         }
         let why = match cause {
             UndoCause::ReplacementFailed => "its replacement failed".to_owned(),
@@ -292,10 +292,6 @@ impl<'a> DisruptionContext<'a> {
                 format!("its replacement failed and no other could be had; next try at `{again}`")
             }
             UndoCause::NoLongerDrifted => "it is no longer drifted".to_owned(),
-        };
-        let rests = match &claim.consolidatable {
-            Some(_) => format!(": it rests until `{again}`, unless its pods change"),
-            None => String::new(),
         };
         let record = self.record(&claim, Decision::Kept, format!("keeping NodeClaim `{name}`: {why}{rests}"));
         self.step(decided, before, &claim, &record)

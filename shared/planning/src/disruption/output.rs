@@ -15,7 +15,9 @@ use tenon_domain::pool_annotations::PoolAnnotationError;
 use tenon_domain::report::{self, Finding, counted};
 use tenon_domain::savings::MinimumSavings;
 
-use super::refusal_words::{blocked_by, kept_by, moved_lately, paused, saves_too_little, too_young};
+use super::refusal_words::{
+    SPOT_TO_SPOT_DISABLED, blocked_by, kept_by, moved_lately, paused, saves_too_little, too_young,
+};
 use super::{Allowance, DisruptionPause};
 use crate::provision;
 
@@ -438,10 +440,7 @@ impl fmt::Display for RefusalReason {
                 f,
                 "its last consolidation was undone, and would fail the same way: next try at `{until}`, or once its pods change"
             ),
-            Self::SpotToSpotDisabled => f.write_str(
-                "another spot node would be cheaper, and the cluster's gate `SpotToSpotConsolidation` is off: \
-                 `SpotToSpotConsolidation=Enabled` of its stack opens it",
-            ),
+            Self::SpotToSpotDisabled => f.write_str(SPOT_TO_SPOT_DISABLED),
             Self::TooFewSpotTypes { found } => write!(
                 f,
                 "{} of spot nodes would be cheaper, and 15 are needed so that the next one isn't interrupted soon: allow more types",

@@ -12,6 +12,10 @@ use tenon_domain::savings::MinimumSavings;
 
 use super::DisruptionPause;
 
+/// Why no spot node replaces another.
+pub(super) const SPOT_TO_SPOT_DISABLED: &str = "another spot node would be cheaper, and the cluster's gate \
+     `SpotToSpotConsolidation` is off: `SpotToSpotConsolidation=Enabled` of its stack opens it";
+
 pub(super) fn paused(f: &mut fmt::Formatter<'_>, pool: &NodePoolName, by: DisruptionPause) -> fmt::Result {
     match by {
         DisruptionPause::Annotation => write!(

@@ -85,8 +85,9 @@ fn for_alternative(
     let large: Vec<&Type<'_>> =
         labelled.iter().filter(|one| shortage(one, group).is_none()).copied().collect();
     if large.is_empty() {
-        return nearest(&labelled, group)
-            .map_or(Reason::StepBudgetExhausted, |shortfall| Reason::InsufficientResources { shortfall });
+        return nearest(&labelled, group).map_or(Reason::StepBudgetExhausted, |shortfall| {
+            Reason::InsufficientResources { shortfall: Box::new(shortfall) }
+        });
     }
     let attaching: Vec<&Type<'_>> =
         large.iter().filter(|one| pool.exceeded_volumes(one, group).is_none()).copied().collect();

@@ -43,7 +43,7 @@ fn contradiction(pool: &Pool<'_>, group: &PodGroup<'_>, key: &str) -> Option<Str
     written(pool, group, key).iter().find_map(|all| {
         let after = |place: usize| all.iter().skip(place.saturating_add(1));
         let exclude = |a: &Requirement, b: &Requirement| {
-            !a.intersects(b) && !(a.accepts_absence() && b.accepts_absence())
+            !(a.intersects(b) || (a.accepts_absence() && b.accepts_absence()))
         };
         let mut pairs = all.iter().enumerate().flat_map(|(place, a)| after(place).map(move |b| (a, b)));
         if let Some((a, b)) = pairs.find(|(a, b)| exclude(a, b)) {

@@ -132,7 +132,7 @@ pub enum Reason {
     /// No instance type with these labels is large enough.
     InsufficientResources {
         /// What the nearest type lacks.
-        shortfall: Shortfall,
+        shortfall: Box<Shortfall>,
     },
     /// No type that is large enough may attach as many volumes.
     TooManyVolumes {
