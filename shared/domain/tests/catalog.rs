@@ -199,8 +199,13 @@ fn c037_raid0_makes_ephemeral_storage_of_the_hosts_disks() {
 #[test]
 fn c038_types_that_cannot_do_what_the_class_asks_are_incompatible() {
     for family in AmiFamily::ALL {
-        let expected =
-            if family == AmiFamily::Al2023 { Err(Incompatibility::ImageNotBootable) } else { Ok(()) };
+        let expected = match family {
+            AmiFamily::Al2023 => Err(Incompatibility::ImageNotBootable),
+            AmiFamily::Windows2019 | AmiFamily::Windows2022 | AmiFamily::Windows2025 => {
+                Err(Incompatibility::NoWindowsImage)
+            }
+            AmiFamily::Al2 | AmiFamily::Bottlerocket | AmiFamily::Custom => Ok(()),
+        };
         assert_eq!(compatibility(of("a1.large"), &settings(family)), expected, "{family}");
         assert_eq!(compatibility(of("m5.large"), &settings(family)), Ok(()), "{family}");
     }

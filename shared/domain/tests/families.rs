@@ -180,6 +180,10 @@ fn windows_nodes_have_its_labels_pods_disks_and_addresses() {
         );
         let storage = node_shape(of("m5.large"), &settings, None).capacity.ephemeral_storage_bytes;
         assert_eq!(storage, 50 * 1024 * MIB);
+        // Its setup leaves the host's disks alone, so they hold no pods' files.
+        let raid = NodeSettings { instance_store_policy: Some(InstanceStorePolicy::Raid0), ..settings };
+        let storage = node_shape(of("m5d.large"), &raid, None).capacity.ephemeral_storage_bytes;
+        assert_eq!(storage, 50 * 1024 * MIB);
         // Windows has no images for arm64, so no pod that requires an operating system suits such a node.
         let os = requirements(of("m6g.large"), family);
         assert!(!os.allows(labels::OS, "windows") && !os.allows(labels::OS, "linux"), "{os:?}");

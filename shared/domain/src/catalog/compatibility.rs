@@ -5,6 +5,7 @@
 //! keeps its offerings as unavailable, because running nodes of the type need a price.
 
 use crate::catalog::facts::{Hypervisor, InstanceTypeFacts, PlacementStrategy, Support};
+use crate::catalog::node_labels::architecture;
 use crate::catalog::settings::{
     AmiFamily, InterfaceType, NestedVirtualization, NetworkInterface, NodeSettings,
 };
@@ -15,6 +16,9 @@ pub enum Incompatibility {
     /// AL2023 doesn't boot on the first Graviton.
     #[error("AMI family `AL2023` doesn't boot on `a1`")]
     ImageNotBootable,
+    /// Windows has no images for the type's architecture.
+    #[error("Windows has images for `amd64` only")]
+    NoWindowsImage,
     /// `networkInterfaces` need the Elastic Network Adapter.
     #[error("`networkInterfaces` need an Elastic Network Adapter, which the type doesn't have")]
     NoNetworkAdapter,
@@ -59,6 +63,10 @@ pub enum Incompatibility {
 pub fn compatibility(facts: &InstanceTypeFacts, settings: &NodeSettings) -> Result<(), Incompatibility> {
     if settings.ami_family == AmiFamily::Al2023 && facts.name.as_str().starts_with("a1.") {
         return Err(Incompatibility::ImageNotBootable);
+    }
+    // The peer gives such a type an empty `kubernetes.io/os`. Pods that name no operating system match that.
+    if settings.ami_family.windows_build().is_some() && architecture(facts) != "amd64" {
+        return Err(Incompatibility::NoWindowsImage);
     }
     network_interfaces(facts, &settings.network_interfaces)?;
     if settings.nested_virtualization == Some(NestedVirtualization::Enabled)

@@ -125,7 +125,7 @@ fn accelerator(facts: &InstanceTypeFacts) -> [(&'static str, LabelText<'_>); 3] 
 }
 
 /// Kubernetes' name of the first architecture that it has one for; otherwise EC2's list as it is.
-fn architecture(facts: &InstanceTypeFacts) -> Cow<'_, str> {
+pub(super) fn architecture(facts: &InstanceTypeFacts) -> Cow<'_, str> {
     let known = facts.architectures.iter().find_map(Architecture::kubernetes);
     known.map_or_else(
         || {

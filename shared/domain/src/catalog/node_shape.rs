@@ -193,8 +193,10 @@ pub(super) fn estimated_memory_bytes(facts: &InstanceTypeFacts, settings: &NodeS
 }
 
 fn ephemeral_storage(facts: &InstanceTypeFacts, settings: &NodeSettings) -> (u64, Format) {
-    if let (Some(InstanceStorePolicy::Raid0), Some(disks)) =
-        (settings.instance_store_policy, facts.instance_store)
+    // The peer counts the disks of Windows' nodes too, though nothing there makes them the kubelet's: a pod that needs
+    // them would get node after node, and fit none.
+    if let (Some(InstanceStorePolicy::Raid0), Some(disks), None) =
+        (settings.instance_store_policy, facts.instance_store, settings.ami_family.windows_build())
     {
         return (disks.total_gb.saturating_mul(DECIMAL_GB), Format::DecimalSi);
     }
