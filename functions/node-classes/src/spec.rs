@@ -7,7 +7,6 @@ use tenon_domain::api::node_class::{
     ReservationSelectorTerm, SecurityGroupSelectorTerm, SubnetSelectorTerm, is_restricted_tag,
 };
 use tenon_domain::catalog::AmiFamily;
-use tenon_domain::catalog::settings::KubeletProblem;
 use tenon_domain::class_allowance::forbidden;
 use tenon_domain::class_status::{ConditionReason, Seen};
 use tenon_domain::registry::Registry;
@@ -137,16 +136,8 @@ pub fn validate(class: &Ec2NodeClass, registry: &Registry) -> Seen<()> {
         let told: Vec<String> = forbidden.iter().map(ToString::to_string).collect();
         return Seen::Refused { reason: ConditionReason::NotAllowed, message: told.join("; ") };
     }
-    match &class.settings.kubelet.problem {
-        Some(KubeletProblem::Invalid(message)) => {
-            let reason = ConditionReason::InvalidKubeletConfiguration;
-            return Seen::Refused { reason, message: message.clone() };
-        }
-        Some(KubeletProblem::Unsupported(message)) => {
-            let reason = ConditionReason::UnsupportedKubeletConfiguration;
-            return Seen::Refused { reason, message: message.clone() };
-        }
-        None => {}
+    if let Some(problem) = &class.settings.kubelet.problem {
+        return Seen::Refused { reason: problem.reason(), message: problem.message().to_owned() };
     }
     let bytes = class.user_data.as_ref().map_or(0, String::len);
     if bytes > USER_DATA_BYTES {

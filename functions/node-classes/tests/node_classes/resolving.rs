@@ -357,6 +357,11 @@ fn kubelet_settings_that_no_node_can_have_fail_the_validation() {
         "UnsupportedKubeletConfiguration",
         "AMI family `Bottlerocket` doesn't pass this field on to the kubelet",
     );
+    check_kubelet(
+        json!({"kubelet": {"maxPods": "min(10, max_pods)", "kubeReserved": {"memory": "vcpus * 64"}}}),
+        "KubeletExpressionsDisabled",
+        "write values instead of those of `spec.kubelet.maxPods`, `spec.kubelet.kubeReserved.memory`",
+    );
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Settings of a class and its cluster that change a node's resources.
 //!
 //! Plain values, validated by [`crate::manifest`]; defaults are Karpenter's. It decides only the properties of each
-//! AMI family (aws/karpenter-provider-aws `pkg/providers/amifamily`).
+//! AMI family (aws/karpenter-provider-aws `pkg/providers/amifamily`), and the condition of a kubelet's problem.
 
 use serde::Deserialize;
 
+use crate::class_status::ConditionReason;
 use crate::manifest::class_devices::{volume_size, volume_type};
 use crate::manifest::fields::{WIDEST, integer, within};
 use crate::placement::ResolvedPlacementGroup;
@@ -207,8 +208,30 @@ pub struct KubeletConfiguration {
 pub enum KubeletProblem {
     /// Fields are unknown or malformed, or contradict each other.
     Invalid(String),
+    /// Values are expressions, which are Karpenter's behind a gate that is off by default (`NodeClassCEL`).
+    Expressions(String),
     /// The AMI family's kubelet isn't told these fields.
     Unsupported(String),
+}
+
+impl KubeletProblem {
+    /// The reason of the class's condition.
+    #[must_use]
+    pub const fn reason(&self) -> ConditionReason {
+        match self {
+            Self::Invalid(_) => ConditionReason::InvalidKubeletConfiguration,
+            Self::Expressions(_) => ConditionReason::KubeletExpressionsDisabled,
+            Self::Unsupported(_) => ConditionReason::UnsupportedKubeletConfiguration,
+        }
+    }
+
+    /// The sentences.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Invalid(message) | Self::Expressions(message) | Self::Unsupported(message) => message,
+        }
+    }
 }
 
 /// Resources set aside; a key that is absent isn't set.

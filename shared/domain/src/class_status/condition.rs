@@ -94,6 +94,8 @@ crate::words! {
         ClusterCidrResolutionFailed = "ClusterCIDRResolutionFailed",
         /// The kubelet's settings contradict each other.
         InvalidKubeletConfiguration,
+        /// Kubelet settings are expressions.
+        KubeletExpressionsDisabled,
         /// The AMI family doesn't take these kubelet settings.
         UnsupportedKubeletConfiguration,
         /// The class's tags are reserved or malformed.

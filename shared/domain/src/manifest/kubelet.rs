@@ -2,8 +2,8 @@
 //!
 //! Decides the fields that Karpenter interprets (aws/karpenter-provider-aws
 //! `pkg/apis/v1/kubeletconfiguration.go`). Other fields are the kubelet's own: they reach the node unchanged, and only
-//! AMI families that pass them on may have them. Expressions (`maxPods: "vcpus * 10"`) are accepted and reported as
-//! unsupported.
+//! AMI families that pass them on may have them. Expressions (`maxPods: "vcpus * 10"`) are accepted, and their class is
+//! not ready: its nodes would reserve less than it says.
 //!
 //! A wrong field of a file is an error. An API server accepts any field of `spec.kubelet`, so a stored class is read
 //! with its [`KubeletProblem`], and becomes not ready with the reason.
@@ -172,6 +172,7 @@ pub(super) fn read_kubelet(
     };
     check_family(at, &written, family);
     let not_told = problem_since(context, before).map(KubeletProblem::Unsupported);
+    let first = unsupported.len();
     let max_pods = match written.max_pods {
         Some(OrExpression::Value(PodCount(count))) => Some(count),
         Some(OrExpression::Expression) => {
@@ -180,18 +181,29 @@ pub(super) fn read_kubelet(
         }
         None => None,
     };
+    let kube_reserved = reserved(&written.kube_reserved, &place.key("kubeReserved"), unsupported);
+    let system_reserved = reserved(&written.system_reserved, &place.key("systemReserved"), unsupported);
+    let expressions = expressions(unsupported.get(first..).unwrap_or_default());
     let of = |signal: &str| written.eviction_hard.get(&EvictionSignal(signal.to_owned())).copied();
     KubeletConfiguration {
         max_pods,
         pods_per_core: written.pods_per_core,
-        kube_reserved: reserved(&written.kube_reserved, &place.key("kubeReserved"), unsupported),
-        system_reserved: reserved(&written.system_reserved, &place.key("systemReserved"), unsupported),
+        kube_reserved,
+        system_reserved,
         eviction_memory: of("memory.available"),
         eviction_nodefs: of("nodefs.available"),
         cluster_dns: written.cluster_dns,
         document,
-        problem: invalid.or(not_told),
+        problem: invalid.or(expressions).or(not_told),
     }
+}
+
+/// The problem of fields whose values are expressions.
+fn expressions(fields: &[String]) -> Option<KubeletProblem> {
+    let told = || {
+        format!("expressions aren't supported: write values instead of those of `{}`", fields.join("`, `"))
+    };
+    (!fields.is_empty()).then(|| KubeletProblem::Expressions(told()))
 }
 
 /// The errors of a stored object since there were so many, in sentences; they no longer make the object unreadable.

@@ -387,6 +387,8 @@ fn parts_that_nothing_acts_on_are_named() {
     let class = &read(&text).manifests.node_classes[0];
     assert_eq!(class.settings.ami_family, AmiFamily::Bottlerocket);
     assert_eq!(class.unsupported, ["spec.kubelet.maxPods"]);
+    let problem = class.settings.kubelet.problem.as_ref().unwrap();
+    assert_eq!(problem.reason().as_str(), "KubeletExpressionsDisabled");
 }
 
 #[test]
