@@ -5,6 +5,7 @@
 
 mod file;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
 use tenon_domain::catalog::{Catalog, InstanceTypeFacts, LearnedOf, SpotPrices, ZoneOfferings};
 use tenon_domain::class_status::ClassSubnet;
 use tenon_domain::evidence::{CatalogPart, Ready, require};
-use tenon_domain::id::{InstanceType, Region, Zone};
+use tenon_domain::id::{InstanceType, Region, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
 use tenon_ec2::data::{DataError, Ec2Data};
 
@@ -144,6 +145,32 @@ impl RegionCatalog {
         })
     }
 
+    /// The same with the zone ids that classes state: each account has its own. Zones without one keep theirs, or get
+    /// one that is left.
+    pub(crate) fn of_account(&self, classes: &[Ec2NodeClass]) -> Cow<'_, Self> {
+        let subnets = classes.iter().flat_map(|class| &class.status_subnets);
+        let stated: BTreeMap<&Zone, &ZoneId> = subnets
+            .filter(|subnet| self.offerings.zones.contains_key(&subnet.zone))
+            .filter_map(|subnet| Some((&subnet.zone, subnet.zone_id.as_ref()?)))
+            .collect();
+        if stated.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let taken: BTreeSet<&ZoneId> = stated.values().copied().collect();
+        let keeps = |(zone, id): &(&Zone, &ZoneId)| !stated.contains_key(*zone) && !taken.contains(*id);
+        let kept: BTreeMap<&Zone, &ZoneId> = self.offerings.zones.iter().filter(keeps).collect();
+        let used: BTreeSet<&ZoneId> = kept.values().chain(stated.values()).copied().collect();
+        let mut left = self.offerings.zones.values().filter(|id| !used.contains(*id));
+        let mut own = self.clone();
+        for (zone, id) in &mut own.offerings.zones {
+            let found = stated.get(zone).or_else(|| kept.get(zone)).copied().or_else(|| left.next());
+            if let Some(found) = found {
+                *id = found.clone();
+            }
+        }
+        Cow::Owned(own)
+    }
+
     /// The subnets of a class's status; `None` without any, and then its nodes can be in every zone.
     ///
     /// # Errors [`Failure`] for a subnet in an unknown zone.
@@ -152,7 +179,7 @@ impl RegionCatalog {
             return Ok(None);
         }
         let known = |subnet: &tenon_domain::api::node_class::ResolvedSubnet| {
-            let zone_id = self.offerings.zones.get(&subnet.zone).cloned().ok_or_else(|| {
+            let known = self.offerings.zones.get(&subnet.zone).ok_or_else(|| {
                 let zones: Vec<&str> = self.offerings.zones.keys().map(Zone::as_str).collect();
                 let message = format!("subnet `{}` is in zone `{}`", subnet.id, subnet.zone);
                 let message = format!("{message}, which isn't one of region `{}`", self.region);
@@ -160,6 +187,7 @@ impl RegionCatalog {
                     format!("give the class's region with `--region`; here: `{}`", zones.join("`, `"));
                 Problem::new(message, remedy).at(format!("EC2NodeClass `{}`: status.subnets", class.name))
             })?;
+            let zone_id = subnet.zone_id.as_ref().unwrap_or(known).clone();
             // The number of free addresses only decides the order of subnets.
             let free_addresses = u32::MAX;
             let (id, zone) = (subnet.id.clone(), subnet.zone.clone());

@@ -67,6 +67,7 @@ pub(crate) fn run(args: &TypesArgs) -> Result<CommandOutcome, Failure> {
         None => None,
     };
     let settings = class.as_ref().map(|class| class.settings.clone()).unwrap_or_default();
+    let catalog = catalog.of_account(class.as_slice());
     let subnets = class.as_ref().map(|class| catalog.subnets_of(class)).transpose()?.flatten();
     let places = subnets.as_deref().map_or(Places::AllZones, Places::Subnets);
     let marks = Marks::default();
