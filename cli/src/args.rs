@@ -9,7 +9,7 @@ use tenon_domain::SignedDuration;
 use tenon_domain::default_spread::DefaultConstraint;
 use tenon_domain::id::{ClusterName, InstallationId, InstanceType, ParseIdError, Region};
 use tenon_domain::instance_family::{FamilyPattern, FamilyPatternError};
-use tenon_domain::registry::{MinValuesPolicy, PlanPolicies, PreferencePolicy};
+use tenon_domain::registry::{FeatureGate, MinValuesPolicy, PlanPolicies, PreferencePolicy};
 
 use crate::errors::{Failure, Problem};
 use crate::output::OutputFormat;
@@ -126,6 +126,10 @@ pub(crate) struct SimulateArgs {
     /// The families of instance types that the cluster's stack allows in `AllowedFamilies` [default: all]
     #[arg(long, value_name = "FAMILY", value_delimiter = ',', value_parser = parse_family)]
     pub(crate) allowed_families: Vec<FamilyPattern>,
+    /// Whether capacity reservations in the status of EC2NodeClasses are used, as the gate `ReservedCapacity` of the
+    /// cluster's stack says
+    #[arg(long, value_name = "Enabled|Disabled", default_value = "Disabled", value_parser = parse_gate)]
+    pub(crate) reserved_capacity: FeatureGate,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -154,6 +158,10 @@ fn parse_preference_policy(text: &str) -> Result<PreferencePolicy, String> {
 
 fn parse_min_values_policy(text: &str) -> Result<MinValuesPolicy, String> {
     MinValuesPolicy::parse(text).ok_or_else(|| "expected `Strict` or `BestEffort`".to_owned())
+}
+
+fn parse_gate(text: &str) -> Result<FeatureGate, String> {
+    FeatureGate::parse(text).ok_or_else(|| "expected `Enabled` or `Disabled`".to_owned())
 }
 
 fn parse_default_constraint(text: &str) -> Result<DefaultConstraint, String> {

@@ -114,6 +114,12 @@ fn windows_is_planned() {
         let metadata = "metadataOptions: {httpProtocolIPv6: disabled, httpTokens: required}";
         let class = class(&[&alias, metadata]);
         check(&pool(&[CMR, os, ON_DEMAND], "", ""), &class, &deployment(1, POD), "1 new node");
+        // The cheapest types are of arm64, for which Windows has no images.
+        check(&pool(&[ON_DEMAND], "", ""), &class, &deployment(1, POD), "t3a.");
+        let arm = "nodeSelector: {kubernetes.io/arch: arm64}";
+        let text =
+            format!("{}{class}{}", pool(&[ON_DEMAND], "", ""), deployment(1, &format!("{POD}\n{arm}")));
+        assert_eq!(simulate(&text, "us-east-1").0, Some(1));
     }
 }
 
@@ -181,6 +187,7 @@ fn a_class_of_another_provider_gives_no_node() {
     let (status, told) = simulate(&text, "us-east-1");
     assert_eq!(status, Some(1), "{told}");
     assert!(told.contains("correct `nodeClassRef`"), "{told}");
+    assert!(told.contains("kind `EC2NodeClass` of group `example.com`"), "{told}");
 }
 
 /// Karpenter 1.14 rejects these too: its CRDs don't have the fields, and its aliases are another list.

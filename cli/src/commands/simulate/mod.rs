@@ -5,7 +5,10 @@
 
 mod document;
 mod explain;
+mod namespaces;
 mod nodes;
+mod pools;
+mod reservations;
 mod table;
 mod world;
 
@@ -19,7 +22,7 @@ use serde::Serialize;
 use tenon_domain::default_spread::DefaultConstraint;
 use tenon_domain::manifest::ReadManifests;
 use tenon_domain::money::UsdPerHour;
-use tenon_domain::registry::{Allowances, PlanPolicies};
+use tenon_domain::registry::{Allowances, GateName, Gates, PlanPolicies};
 use tenon_domain::report::counted;
 use tenon_planning::provision::{ProvisionInput, ProvisionPlan, ProvisionReport, plan};
 use tenon_planning::solve as bound;
@@ -70,6 +73,8 @@ struct SchedulingSettings {
     default_spread: Vec<DefaultConstraint>,
     /// What its stack allows.
     allowed: Allowances,
+    /// Its gates.
+    gates: Gates,
 }
 
 /// Runs the command.
@@ -86,6 +91,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<CommandOutcome, Failure> {
             families: args.allowed_families.iter().cloned().collect(),
             ..Allowances::default()
         },
+        gates: Gates::default().with(GateName::ReservedCapacity, args.reserved_capacity),
     };
     let first = simulate(&args.filename, &catalog, &settings);
     let second = (!args.compare.is_empty()).then(|| simulate(&args.compare, &catalog, &settings));
@@ -133,11 +139,19 @@ fn simulate(
     catalog: &RegionCatalog,
     settings: &SchedulingSettings,
 ) -> Result<Simulated, Failure> {
-    let simulated = simulate_read(input::read_manifests(paths)?, catalog, settings)?;
+    let read = input::read_manifests(paths)?;
+    let has_pools = !read.manifests.node_pools.is_empty();
+    let mut simulated = simulate_read(read, catalog, settings)?;
     // Of static pools alone, each pod is told.
     let input = &simulated.input;
     let has_none = input.pools.is_empty() && input.static_pools.is_empty();
     if has_none && !simulated.report.unschedulable.is_empty() {
+        if has_pools {
+            // Each of them has a warning of its own.
+            let remedy = "add one without `spec.replicas` that isn't being deleted";
+            simulated.warnings.push(format!("no NodePool is left to plan with: {remedy}"));
+            return Ok(simulated);
+        }
         return Err(no_node_pool(paths, simulated.report.unschedulable.len()));
     }
     Ok(simulated)

@@ -1,17 +1,36 @@
 //! Nodes of the manifests as room for pods.
 //!
-//! Decides the pods of a node: all that are bound to it and haven't ended, with DaemonSets'.
+//! Decides the pods of a node: all that are bound to it and haven't ended, with DaemonSets'; and which nodes are leaving.
 
-use tenon_domain::api::{Node, Pod};
-use tenon_domain::id::NodePoolName;
+use std::collections::BTreeSet;
+
+use tenon_domain::api::{Node, NodeClaimObject, Pod};
+use tenon_domain::id::{NodeName, NodePoolName};
 use tenon_domain::labels;
 use tenon_domain::manifest::Manifests;
 use tenon_domain::taint::Taint;
 use tenon_planning::provision::{ExistingNode, NodeKind, Occupancy};
 
+/// The nodes that are being deleted, themselves or by their NodeClaims: they have no room, and their pods leave.
+pub(super) fn leaving(manifests: &Manifests) -> BTreeSet<NodeName> {
+    let claims: Vec<&NodeClaimObject> =
+        manifests.node_claims.iter().filter(|claim| claim.meta.deleted_at.is_some()).collect();
+    let is_of = |claim: &NodeClaimObject, node: &Node| {
+        let by_name = claim.node_name.as_deref() == Some(node.name.as_str());
+        by_name || (claim.provider_id.is_some() && claim.provider_id == node.provider_id)
+    };
+    let leaves =
+        |node: &&Node| node.meta.deleted_at.is_some() || claims.iter().any(|claim| is_of(claim, node));
+    manifests.nodes.iter().filter(leaves).map(|node| node.name.clone()).collect()
+}
+
 /// The nodes that may have room.
-pub(super) fn existing(manifests: &Manifests, pods: &[Pod]) -> Vec<ExistingNode> {
-    let staying = manifests.nodes.iter().filter(|node| node.meta.deleted_at.is_none());
+pub(super) fn existing(
+    manifests: &Manifests,
+    pods: &[Pod],
+    leaving: &BTreeSet<NodeName>,
+) -> Vec<ExistingNode> {
+    let staying = manifests.nodes.iter().filter(|node| !leaving.contains(&node.name));
     staying.map(|node| room(node, manifests, pods)).collect()
 }
 

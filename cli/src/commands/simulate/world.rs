@@ -1,25 +1,18 @@
 //! Manifests as the planner's input.
 //!
-//! Decides which pods count (no node, not finished, not of a DaemonSet), and the zones of each pool's nodes.
+//! Decides which pods count: not finished, not of a DaemonSet, and without a node or on one that is being deleted.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::Timestamp;
-use tenon_domain::api::{Ec2NodeClass, NodePool, Pod};
-use tenon_domain::catalog::{CapacityType, Exhaustion, InstanceTypeOption, Places};
-use tenon_domain::id::{ClusterName, NodeClassName};
-use tenon_domain::labels;
+use tenon_domain::api::{OwnerReference, Pod};
+use tenon_domain::id::{ClusterName, NodeName};
 use tenon_domain::manifest::{Manifests, expand_workloads};
-use tenon_domain::requirement::Requirements;
-use tenon_domain::resources::{ResourceList, ResourceName};
-use tenon_domain::unavailable::Marks;
-use tenon_planning::provision::{
-    DefaultSpread, PoolInput, PoolReadiness, PoolStanding, ProvisionInput, Purpose, StepBudget, Storage,
-};
+use tenon_planning::provision::{DefaultSpread, ProvisionInput, Purpose, StepBudget, Storage};
 
-use super::{SchedulingSettings, nodes};
-use crate::catalogue::{ASSUMED_SPOT_PERCENT, PriceOrigin, RegionCatalog, SpotOrigin};
+use super::pools::{pools, warn_of_assumed};
+use super::{SchedulingSettings, namespaces, nodes};
+use crate::catalogue::{PriceOrigin, RegionCatalog};
 use crate::errors::{Failure, Problem};
 
 /// Kubernetes' own limit for a cluster. Without a limit, a few lines of YAML are billions of pods.
@@ -38,9 +31,14 @@ pub(super) fn input(
     bounded(&manifests)?;
     let mut all_pods = expand_workloads(&manifests);
     all_pods.extend(manifests.pods.iter().cloned());
-    let (others, pods): (Vec<Pod>, Vec<Pod>) =
-        all_pods.iter().filter(|pod| counts(pod)).cloned().partition(|pod| pod.shape.is_of_other_scheduler());
+    let leaving = nodes::leaving(&manifests);
+    let (others, pods): (Vec<Pod>, Vec<Pod>) = all_pods
+        .iter()
+        .filter_map(|pod| to_place(pod, &leaving))
+        .partition(|pod| pod.shape.is_of_other_scheduler());
     warn_of_other_schedulers(&others, warnings);
+    let own = catalog.of_account(&manifests.node_classes);
+    let catalog: &RegionCatalog = &own;
     let pools = pools(&manifests, catalog, settings, warnings)?;
     let is_fixed = |pool: &&NodePool| pool.replicas.is_some() && pool.meta.deleted_at.is_none();
     let fixed = manifests.node_pools.iter().filter(is_fixed);
@@ -53,7 +51,7 @@ pub(super) fn input(
             catalog.region
         ));
     }
-    let nodes = nodes::existing(&manifests, &all_pods);
+    let nodes = nodes::existing(&manifests, &all_pods, &leaving);
     for claim in manifests.node_claims.iter().filter(|claim| claim.node_name.is_none()) {
         warnings.push(format!("ignoring NodeClaim `{}`: it has no Node yet", claim.name));
     }
@@ -75,7 +73,7 @@ pub(super) fn input(
             nodes: manifests.csi_nodes,
             attachments: manifests.volume_attachments,
         },
-        namespaces: manifests.namespaces.into_iter().map(|meta| (meta.name, meta.labels)).collect(),
+        namespaces: namespaces::labelled(manifests.namespaces, &all_pods, warnings),
         default_spread: DefaultSpread {
             constraints: settings.default_spread.clone(),
             services: manifests.services,
@@ -106,11 +104,14 @@ fn bounded(manifests: &Manifests) -> Result<(), Failure> {
     }
 }
 
-/// Whether a pod needs a place that a plan gives: a DaemonSet's and a static pod follow their nodes.
-fn counts(pod: &Pod) -> bool {
-    let follows =
-        |owner: &tenon_domain::api::OwnerReference| matches!(owner.kind.as_str(), "DaemonSet" | "Node");
-    pod.is_unbound() && !pod.shape.owner.as_ref().is_some_and(follows)
+/// The pod as a plan gives it a place, if it needs one: a DaemonSet's and a static pod follow their nodes.
+fn to_place(pod: &Pod, leaving: &BTreeSet<NodeName>) -> Option<Pod> {
+    let follows = |owner: &OwnerReference| matches!(owner.kind.as_str(), "DaemonSet" | "Node");
+    let moves = pod.node.as_ref().is_some_and(|node| leaving.contains(node))
+        && !pod.is_finished()
+        && pod.deleted_at.is_none();
+    let counts = (pod.is_unbound() || moves) && !pod.shape.owner.as_ref().is_some_and(follows);
+    counts.then(|| Pod { node: None, ..pod.clone() })
 }
 
 fn warn_of_other_schedulers(pods: &[Pod], warnings: &mut Vec<String>) {
@@ -121,110 +122,4 @@ fn warn_of_other_schedulers(pods: &[Pod], warnings: &mut Vec<String>) {
     for (scheduler, count) in schedulers {
         warnings.push(format!("ignoring the pods of scheduler `{scheduler}`, which places them: {count}"));
     }
-}
-
-fn pools(
-    manifests: &Manifests,
-    catalog: &RegionCatalog,
-    settings: &SchedulingSettings,
-    warnings: &mut Vec<String>,
-) -> Result<Vec<PoolInput>, Failure> {
-    let mut types: BTreeMap<&NodeClassName, Arc<Vec<InstanceTypeOption>>> = BTreeMap::new();
-    for class in &manifests.node_classes {
-        let mut options = options(class, catalog, warnings)?;
-        let barred = options.iter_mut().filter(|option| !settings.allowed.allows_type(&option.facts.name));
-        barred.for_each(InstanceTypeOption::disallow_family);
-        types.insert(&class.name, Arc::new(options));
-    }
-    let mut pools = Vec::new();
-    for pool in manifests.node_pools.iter().filter(|pool| pool.meta.deleted_at.is_none()) {
-        if pool.replicas.is_some() {
-            warnings.push(format!("ignoring NodePool `{}`: it is static (`spec.replicas`)", pool.name));
-            continue;
-        }
-        let wanted = &pool.template.node_class;
-        let class = &wanted.name;
-        let known = types.get(class).filter(|_| wanted.is_served()).cloned();
-        let readiness = if known.is_some() {
-            PoolReadiness::Ready
-        } else {
-            PoolReadiness::NodeClassNotFound(class.clone())
-        };
-        pools.push(PoolInput {
-            pool: pool.clone(),
-            types: known.unwrap_or_default(),
-            usage: usage(pool, manifests),
-            readiness,
-            nodes_left: None,
-            vcpus_left: None,
-            vcpus_guessed: None,
-            standing: PoolStanding::Trusted,
-            without: None,
-        });
-    }
-    Ok(pools)
-}
-
-/// The instance types as nodes of a class would be.
-fn options(
-    class: &Ec2NodeClass,
-    catalog: &RegionCatalog,
-    warnings: &mut Vec<String>,
-) -> Result<Vec<InstanceTypeOption>, Failure> {
-    let subnets = catalog.subnets_of(class)?;
-    if subnets.is_none() {
-        warnings.push(format!(
-            "EC2NodeClass `{}` has no `status.subnets`: planning in all zones of region `{}`",
-            class.name, catalog.region
-        ));
-    }
-    // A simulation resolves no images.
-    let ignored = class.unsupported.iter().filter(|field| !field.starts_with("spec.amiSelectorTerms"));
-    let ignored: Vec<&str> = ignored.map(String::as_str).collect();
-    if !ignored.is_empty() {
-        let fields = ignored.join("`, `");
-        warnings.push(format!("EC2NodeClass `{}`: unsupported, so ignored: `{fields}`", class.name));
-    }
-    if class.placement_group.is_some() {
-        warnings.push(format!(
-            "EC2NodeClass `{}`: a simulation resolves no placement group: planning without `spec.placementGroupSelector`",
-            class.name
-        ));
-    }
-    let places = subnets.as_deref().map_or(Places::AllZones, Places::Subnets);
-    let marks = Marks::default();
-    let exhaustion = Exhaustion { marks: &marks, requests: &[], now: Timestamp::UNIX_EPOCH };
-    Ok(catalog.view()?.options(&class.settings, places, exhaustion))
-}
-
-/// Whether a pool's nodes may be spot instances.
-fn allows_spot(pool: &NodePool) -> bool {
-    let template = &pool.template;
-    let given = template.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    let asked = Requirements::from_labels(given).and(&template.requirements);
-    asked.allows(labels::CAPACITY_TYPE, CapacityType::Spot.as_str())
-}
-
-/// Says which pools are planned with assumed spot prices.
-fn warn_of_assumed(pools: &[PoolInput], catalog: &RegionCatalog, warnings: &mut Vec<String>) {
-    let buying: Vec<&str> =
-        pools.iter().filter(|one| allows_spot(&one.pool)).map(|one| one.pool.name.as_str()).collect();
-    if catalog.spot_origin == SpotOrigin::Assumed && !buying.is_empty() {
-        warnings.push(format!(
-            "no spot prices: assuming {ASSUMED_SPOT_PERCENT} % of the on-demand price, a guess, for NodePool `{}`; give \
-             spot prices with `--catalog`",
-            buying.join("`, `")
-        ));
-    }
-}
-
-/// The capacity of a pool's nodes, with their number, as charged to its limits.
-fn usage(pool: &NodePool, manifests: &Manifests) -> ResourceList {
-    let of_pool = |node: &&tenon_domain::api::Node| {
-        node.meta.labels.get(labels::NODEPOOL).is_some_and(|name| name == pool.name.as_str())
-    };
-    let nodes: Vec<_> = manifests.nodes.iter().filter(of_pool).collect();
-    let count = i64::try_from(nodes.len()).unwrap_or(i64::MAX);
-    let capacity = ResourceList::sum(nodes.iter().map(|node| &node.capacity));
-    capacity.with(ResourceName::NODES, tenon_domain::quantity::Quantity::from_integer(count))
 }

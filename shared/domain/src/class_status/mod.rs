@@ -19,4 +19,5 @@ pub use image::{
 };
 pub use observation::{ClassObservation, Seen, SeenReservations, ValidationNote};
 pub use refused_image::{ImageRefusal, RefusedImage};
+pub(crate) use status::DEPENDENTS;
 pub use status::{ClassStatus, ClassSubnet, SeenProfile};

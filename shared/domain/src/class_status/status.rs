@@ -164,7 +164,7 @@ impl ClassStatus {
 }
 
 /// The conditions behind `Ready`, in the order in which an obstacle is named.
-const DEPENDENTS: [ConditionType; 7] = [
+pub(crate) const DEPENDENTS: [ConditionType; 7] = [
     ConditionType::SubnetsReady,
     ConditionType::SecurityGroupsReady,
     ConditionType::AmisReady,

@@ -38,6 +38,7 @@ mod scalar;
 mod selector;
 mod service;
 mod shapes;
+mod stated;
 mod storage;
 mod workload;
 mod yaml;
@@ -65,6 +66,7 @@ use priority::Priorities;
 pub use error::{ManifestError, ManifestErrors};
 pub use expand::expand_workloads;
 pub use pod::pod_uid;
+pub use stated::{StatedClass, StatedReadiness, StatedReservation, StatedStatuses};
 
 /// Objects by kind, each list by namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -99,6 +101,8 @@ pub struct Manifests {
     pub node_classes: Vec<Ec2NodeClass>,
     /// NodeClaims.
     pub node_claims: Vec<NodeClaimObject>,
+    /// What files say in the status of NodePools and EC2NodeClasses.
+    pub stated: StatedStatuses,
     /// Ignored kinds, each once, by name.
     pub skipped: Vec<String>,
 }
@@ -165,6 +169,7 @@ pub fn read_files(files: &[(&str, &str)]) -> Result<ReadManifests, ManifestError
     }
     let mut context = ManifestContext::of_files(priorities);
     let mut collected = kinds::Collected::default();
+    let mut stated = StatedStatuses::default();
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     for (file, documents) in parsed {
         let mut problems: Vec<ObjectProblem> = Vec::new();
@@ -173,6 +178,7 @@ pub fn read_files(files: &[(&str, &str)]) -> Result<ReadManifests, ManifestError
             problems.push(ObjectProblem { line, field: String::new(), message, remedy });
         }
         for yaml::YamlDocument { value, lines } in documents.documents {
+            kinds::each_item(&value, &mut |item| stated.add(item));
             context.begin(lines);
             kinds::read_document(At::root(&value, &context), &mut collected);
         }
@@ -180,7 +186,7 @@ pub fn read_files(files: &[(&str, &str)]) -> Result<ReadManifests, ManifestError
         errors.extend(sorted(problems, file));
         warnings.extend(sorted(std::mem::take(&mut *context.warnings.borrow_mut()), file));
     }
-    let manifests = collected.into_manifests();
+    let manifests = Manifests { stated, ..collected.into_manifests() };
     if errors.is_empty() { Ok(ReadManifests { manifests, warnings }) } else { Err(ManifestErrors(errors)) }
 }
 

@@ -1,0 +1,210 @@
+//! What files say in the status of Karpenter's objects.
+//!
+//! Decides whether a NodePool or an EC2NodeClass is ready by its conditions, and which capacity reservations a class has.
+//! Nothing in a running cluster depends on it: `node-classes` resolves classes itself. Users don't write statuses, so a part
+//! that can't be read counts as absent.
+//!
+//! Invariant: of objects that are given twice, the last one counts.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::class_status::{ConditionReason, ConditionStatus, ConditionType, DEPENDENTS};
+use crate::id::{InstanceType, NodeClassName, NodePoolName, ReservationId, Zone};
+use crate::reservation::{ClassReservation, MatchCriteria, ReservationKind, ReservationState};
+
+/// The statuses of files, by kind and name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StatedStatuses {
+    node_pools: BTreeMap<String, StatedReadiness>,
+    node_classes: BTreeMap<String, StatedClass>,
+}
+
+/// The status of an EC2NodeClass.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StatedClass {
+    /// Its conditions.
+    pub readiness: StatedReadiness,
+    /// `status.capacityReservations`.
+    pub reservations: Vec<StatedReservation>,
+}
+
+/// Whether an object is ready, by its condition `Ready` and those behind it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum StatedReadiness {
+    /// It has no such condition.
+    #[default]
+    Unstated,
+    /// It is.
+    Ready,
+    /// It isn't, and only a launch can show whether EC2 allows launches.
+    LeftToLaunch,
+    /// It isn't.
+    NotReady {
+        /// The reason of the first condition that isn't True.
+        reason: String,
+    },
+}
+
+/// One of `status.capacityReservations`, which have no count of free instances.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatedReservation {
+    /// The reservation; it has no free instances.
+    pub resolved: ClassReservation,
+    /// `state`.
+    pub state: ReservationState,
+}
+
+impl StatedStatuses {
+    /// The readiness of a NodePool.
+    #[must_use]
+    pub fn node_pool(&self, name: &NodePoolName) -> &StatedReadiness {
+        self.node_pools.get(name.as_str()).unwrap_or(&StatedReadiness::Unstated)
+    }
+
+    /// The status of an EC2NodeClass.
+    #[must_use]
+    pub fn node_class(&self, name: &NodeClassName) -> &StatedClass {
+        const NOTHING: &StatedClass =
+            &StatedClass { readiness: StatedReadiness::Unstated, reservations: Vec::new() };
+        self.node_classes.get(name.as_str()).unwrap_or(NOTHING)
+    }
+
+    /// Adds the status of an object, if it is a NodePool or an EC2NodeClass.
+    pub(super) fn add(&mut self, object: &Value) {
+        let Some(name) = object.pointer("/metadata/name").and_then(Value::as_str) else { return };
+        match object.get("kind").and_then(Value::as_str) {
+            Some("NodePool") => {
+                self.node_pools.insert(name.to_owned(), readiness(object));
+            }
+            Some("EC2NodeClass") => {
+                let listed = object.pointer("/status/capacityReservations").and_then(Value::as_array);
+                let reservations = listed.into_iter().flatten().filter_map(reservation).collect();
+                let class = StatedClass { readiness: readiness(object), reservations };
+                self.node_classes.insert(name.to_owned(), class);
+            }
+            Some(_) | None => {}
+        }
+    }
+}
+
+/// A condition in the object's own words.
+struct StatedCondition<'v> {
+    condition: &'v str,
+    status: &'v str,
+    reason: &'v str,
+}
+
+fn readiness(object: &Value) -> StatedReadiness {
+    let listed = object.pointer("/status/conditions").and_then(Value::as_array);
+    let conditions: Vec<StatedCondition<'_>> = listed.into_iter().flatten().filter_map(condition).collect();
+    let of = |wanted: ConditionType| conditions.iter().find(|found| found.condition == wanted.as_str());
+    let holds = |found: &StatedCondition<'_>| found.status == ConditionStatus::True.as_str();
+    let Some(ready) = of(ConditionType::Ready) else { return StatedReadiness::Unstated };
+    if holds(ready) {
+        return StatedReadiness::Ready;
+    }
+    let behind: Vec<&StatedCondition<'_>> =
+        DEPENDENTS.into_iter().filter_map(of).filter(|found| !holds(found)).collect();
+    let judged = if behind.is_empty() { vec![ready] } else { behind };
+    let left = |found: &StatedCondition<'_>| {
+        ConditionReason::parse(found.reason).is_some_and(ConditionReason::is_decided_by_launch)
+    };
+    match judged.into_iter().find(|found| !left(found)) {
+        None => StatedReadiness::LeftToLaunch,
+        Some(obstacle) if obstacle.reason.is_empty() => {
+            StatedReadiness::NotReady { reason: obstacle.condition.to_owned() }
+        }
+        Some(obstacle) => StatedReadiness::NotReady { reason: obstacle.reason.to_owned() },
+    }
+}
+
+fn condition(value: &Value) -> Option<StatedCondition<'_>> {
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
+    Some(StatedCondition {
+        condition: text("type")?,
+        status: text("status").unwrap_or_default(),
+        reason: text("reason").unwrap_or_default(),
+    })
+}
+
+/// A reservation; what older statuses lack has Karpenter's default.
+fn reservation(value: &Value) -> Option<StatedReservation> {
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
+    let kind = text("reservationType").unwrap_or(ReservationKind::Default.as_str());
+    let kind = match value.get("interruptible").and_then(Value::as_bool) {
+        Some(true) => ReservationKind::Interruptible,
+        Some(false) | None => ReservationKind::parse(kind)?,
+    };
+    let criteria = text("instanceMatchCriteria").unwrap_or(MatchCriteria::Targeted.as_str());
+    let state = text("state").unwrap_or(ReservationState::Active.as_str());
+    Some(StatedReservation {
+        resolved: ClassReservation {
+            id: ReservationId::parse(text("id")?).ok()?,
+            owner: text("ownerID").unwrap_or_default().to_owned(),
+            instance_type: InstanceType::parse(text("instanceType")?).ok()?,
+            zone: Zone::parse(text("availabilityZone")?).ok()?,
+            match_criteria: MatchCriteria::parse(criteria)?,
+            kind,
+            ends_at: None,
+            available: 0,
+        },
+        state: ReservationState::parse(state)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(conditions: Value, expected: StatedReadiness) {
+        let mut statuses = StatedStatuses::default();
+        let status = json!({"conditions": conditions});
+        for kind in ["NodePool", "EC2NodeClass"] {
+            statuses.add(&json!({"kind": kind, "metadata": {"name": "a"}, "status": status.clone()}));
+        }
+        assert_eq!(*statuses.node_pool(&NodePoolName::parse("a").unwrap()), expected, "{status}");
+        let class = statuses.node_class(&NodeClassName::parse("a").unwrap());
+        assert_eq!(class.readiness, expected, "{status}");
+    }
+
+    #[test]
+    fn the_first_condition_that_no_launch_can_mend_is_the_reason() {
+        let not = |reason: &str| StatedReadiness::NotReady { reason: reason.to_owned() };
+        let of = |kind: &str, status: &str, reason: &str| json!({"type": kind, "status": status, "reason": reason});
+        check(Value::Null, StatedReadiness::Unstated);
+        check(json!([]), StatedReadiness::Unstated);
+        check(json!([of("SubnetsReady", "False", "SubnetsNotFound")]), StatedReadiness::Unstated);
+        check(json!([of("Ready", "True", "Ready")]), StatedReadiness::Ready);
+        check(json!([of("Ready", "False", "SubnetsNotReady")]), not("SubnetsNotReady"));
+        check(json!([{"type": "Ready", "status": "Unknown"}]), not("Ready"));
+        let ready = || of("Ready", "False", "UnhealthyDependents");
+        let validation = || of("ValidationSucceeded", "False", "DependenciesNotReady");
+        check(json!([validation(), of("AMIsReady", "False", "AMINotFound"), ready()]), not("AMINotFound"));
+        check(
+            json!([of("ValidationSucceeded", "Unknown", "AwaitingValidation"), ready()]),
+            StatedReadiness::LeftToLaunch,
+        );
+    }
+
+    #[test]
+    fn reservations_are_read_and_malformed_ones_are_none() {
+        let mut statuses = StatedStatuses::default();
+        statuses.add(&json!({"kind": "EC2NodeClass", "metadata": {"name": "a"}, "status": {"capacityReservations": [
+            {"id": "cr-1", "availabilityZone": "us-east-1a", "instanceType": "m5.large", "ownerID": "123456789012",
+                "instanceMatchCriteria": "targeted", "reservationType": "default", "state": "active"},
+            {"id": "cr-2", "availabilityZone": "us-east-1b", "instanceType": "p5.48xlarge",
+                "reservationType": "capacity-block", "state": "expiring"},
+            {"id": "x", "availabilityZone": "us-east-1b", "instanceType": "m5.large"}, 7]}}));
+        let class = statuses.node_class(&NodeClassName::parse("a").unwrap());
+        let told: Vec<(&str, &str, &str)> = class
+            .reservations
+            .iter()
+            .map(|one| (one.resolved.id.as_str(), one.resolved.kind.as_str(), one.state.as_str()))
+            .collect();
+        assert_eq!(told, [("cr-1", "default", "active"), ("cr-2", "capacity-block", "expiring")]);
+    }
+}
