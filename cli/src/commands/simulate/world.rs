@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenon_domain::Timestamp;
-use tenon_domain::api::{OwnerReference, Pod};
+use tenon_domain::api::{NodePool, OwnerReference, Pod};
 use tenon_domain::id::{ClusterName, NodeName};
 use tenon_domain::manifest::{Manifests, expand_workloads};
 use tenon_planning::provision::{DefaultSpread, ProvisionInput, Purpose, StepBudget, Storage};
