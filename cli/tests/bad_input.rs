@@ -112,6 +112,35 @@ fn an_unknown_type_in_a_catalogue() {
 }
 
 #[test]
+fn a_catalogue_of_another_form() {
+    let pool = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/pool.yaml");
+    let check = |text: &str, expected: &[&str]| {
+        let file = written("catalog-form.json", text);
+        let (status, errors) = tenon(&["simulate", "-f", pool, "--catalog", file.to_str().unwrap()]);
+        assert_eq!(status, Some(2), "{text}: {errors}");
+        for part in expected {
+            assert!(errors.contains(part), "{text}: `{part}`: {errors}");
+        }
+    };
+    check("[]", &["expected an object, found a list", "docs/catalog-file.md"]);
+    check("{\"zones\": []}", &["catalog-form.json:1: zones: expected an object, found a list"]);
+    check(
+        "{\n\"onDemandPrices\": {\n\"m5.large\": null,\n\"m5.larg\": 1}}",
+        &[
+            "catalog-form.json:3: onDemandPrices.m5.large: expected a price, found null",
+            "catalog-form.json:4: onDemandPrices.m5.larg: unknown instance type",
+        ],
+    );
+    check(
+        "{\"instanceTypes\": [\n{\"InstanceType\": \"m5.large\"},\n3]}",
+        &[
+            "catalog-form.json:2: instanceTypes.m5.large: instance type `m5.large` has no `ProcessorInfo`",
+            "catalog-form.json:1: instanceTypes.[1]: expected an instance type, found the number `3`",
+        ],
+    );
+}
+
+#[test]
 fn a_busy_port() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

@@ -8,8 +8,9 @@ use std::io::Read;
 use std::path::Path;
 
 use serde::Deserialize;
+use serde_json::Value;
 use tenon_domain::catalog::ZoneOfferings;
-use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits};
+use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
 use tenon_domain::id::{InstanceType, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
 
@@ -19,29 +20,21 @@ use crate::errors::{Failure, Problem, did_you_mean};
 /// The most that a packed file may be unpacked: the whole catalogue of a region has about 2 MB.
 const UNPACKED_MAX: u64 = 256 << 20;
 
-/// The parts.
+/// The parts. Their values are read one by one, so that each error has its place.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct FileParts {
     /// DescribeInstanceTypes' `InstanceTypes[]`.
     #[serde(alias = "InstanceTypes")]
-    instance_types: Option<Vec<InstanceTypeInfo>>,
+    instance_types: Option<Value>,
     /// Zones' ids by name.
-    zones: Option<BTreeMap<String, String>>,
+    zones: Option<Value>,
     /// Zones by instance type.
-    offerings: Option<BTreeMap<String, Vec<String>>>,
+    offerings: Option<Value>,
     /// USD per hour by instance type.
-    on_demand_prices: Option<BTreeMap<String, Price>>,
+    on_demand_prices: Option<Value>,
     /// USD per hour by instance type and zone.
-    spot_prices: Option<BTreeMap<String, BTreeMap<String, Price>>>,
-}
-
-/// A price as text, or as a number with its literal digits.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Price {
-    Text(String),
-    Number(serde_json::Number),
+    spot_prices: Option<Value>,
 }
 
 /// A file, read.
@@ -68,10 +61,17 @@ pub(super) fn read(path: &Path) -> Result<CatalogFile, Failure> {
     };
     let text =
         text.map_err(|error| wrong(format!("can't be read: {error}"), "give JSON, plain or gzip'd"))?;
-    let parts = serde_json::from_str(&text).map_err(|error| {
+    let form = "see docs/catalog-file.md for the form";
+    let unreadable = |error: serde_json::Error| {
         let line = u32::try_from(error.line()).ok();
-        wrong(error.to_string(), "see docs/catalog-file.md for the form").on_line(line)
-    })?;
+        wrong(error.to_string(), form).on_line(line)
+    };
+    // serde would take a list's elements for the parts.
+    if !text.trim_start().starts_with('{') {
+        let other: Value = serde_json::from_str(&text).map_err(unreadable)?;
+        return Err(wrong(format!("expected an object, found {}", found(&other)), form).into());
+    }
+    let parts = serde_json::from_str(&text).map_err(unreadable)?;
     Ok(CatalogFile { name, text, parts })
 }
 
@@ -85,52 +85,48 @@ impl CatalogFile {
     ) -> Result<(), Failure> {
         let mut reading = FileReading { name: &self.name, text: &self.text, problems: Vec::new() };
         let FileParts { instance_types, zones, offerings, on_demand_prices, spot_prices } = self.parts;
-        if let Some(infos) = &instance_types {
-            match read_facts(infos.iter(), limits, scope) {
-                Ok(types) => {
-                    catalog.offerings.offered.retain(|name, _| types.contains_key(name));
-                    catalog.types = types;
-                }
-                Err(Failure(problems)) => {
-                    for problem in problems {
-                        let name = problem.field.clone().unwrap_or_default();
-                        reading.add("instanceTypes", &name, problem);
-                    }
-                }
-            }
-        }
-        if let Some(zones) = zones {
-            catalog.offerings.zones = reading.zones(zones);
-        }
         // All types of the file or the build may be named, including those that no node can have.
-        let known: BTreeSet<String> = match &instance_types {
-            Some(infos) => infos.iter().filter_map(|info| info.instance_type.clone()).collect(),
+        let known = match &instance_types {
+            Some(given) => described(given),
             None => built_in_names(catalog),
         };
-        if let Some(offerings) = offerings {
+        if let Some(given) = instance_types {
+            let infos = reading.infos(&given, limits);
+            let types = read_facts(infos.iter(), limits, scope)?;
+            catalog.offerings.offered.retain(|name, _| types.contains_key(name));
+            catalog.types = types;
+        }
+        if let Some(zones) = zones.and_then(|given| reading.entries("zones", given)) {
+            catalog.offerings.zones = reading.zones(zones);
+        }
+        if let Some(offerings) = offerings.and_then(|given| reading.entries("offerings", given)) {
             let offered = reading.types("offerings", offerings, &known, |reading, name, zones| {
-                let zones = zones.iter();
-                Some(
-                    zones
-                        .filter_map(|zone| reading.zone("offerings", name, zone, &catalog.offerings))
-                        .collect(),
-                )
+                let Value::Array(zones) = &zones else {
+                    reading.wrong_form("offerings", name, "a list of zones", &zones);
+                    return None;
+                };
+                let read = |zone| reading.zone_of("offerings", name, zone, &catalog.offerings);
+                Some(zones.iter().filter_map(read).collect())
             });
             catalog.offerings.offered =
                 offered.into_iter().filter(|(name, _)| catalog.types.contains_key(name)).collect();
         }
-        if let Some(prices) = on_demand_prices {
+        if let Some(prices) = on_demand_prices.and_then(|given| reading.entries("onDemandPrices", given)) {
             catalog.on_demand = reading.types("onDemandPrices", prices, &known, |reading, name, price| {
                 reading.price("onDemandPrices", name, &price)
             });
             catalog.origin = PriceOrigin::Own;
         }
-        if let Some(prices) = spot_prices {
+        if let Some(prices) = spot_prices.and_then(|given| reading.entries("spotPrices", given)) {
             let zones = catalog.offerings.clone();
             catalog.spot = Some(reading.types("spotPrices", prices, &known, |reading, name, prices| {
-                let priced = prices.into_iter().filter_map(|(zone, price)| {
-                    let zone = reading.zone("spotPrices", name, &zone, &zones)?;
-                    Some((zone, reading.price("spotPrices", name, &price)?))
+                let Value::Object(prices) = &prices else {
+                    reading.wrong_form("spotPrices", name, "prices by zone", &prices);
+                    return None;
+                };
+                let priced = prices.iter().filter_map(|(zone, price)| {
+                    let zone = reading.zone("spotPrices", name, zone, &zones)?;
+                    Some((zone, reading.price("spotPrices", name, price)?))
                 });
                 Some(priced.collect())
             }));
@@ -145,6 +141,24 @@ fn built_in_names(catalog: &RegionCatalog) -> BTreeSet<String> {
     built_in.into_iter().chain(names(catalog.types.keys())).map(str::to_owned).collect()
 }
 
+/// The names of a file's types, also of those that can't be read.
+fn described(given: &Value) -> BTreeSet<String> {
+    let name = |info: &Value| info.get("InstanceType").and_then(Value::as_str).map(str::to_owned);
+    given.as_array().into_iter().flatten().filter_map(name).collect()
+}
+
+/// A value in words, for a message about its form.
+fn found(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(given) => format!("`{given}`"),
+        Value::Number(number) => format!("the number `{number}`"),
+        Value::String(text) => format!("the string `{text}`"),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}
+
 /// The problems, as they are found.
 struct FileReading<'a> {
     name: &'a str,
@@ -154,8 +168,65 @@ struct FileReading<'a> {
 
 impl FileReading<'_> {
     fn add(&mut self, part: &str, entry: &str, problem: Problem) {
-        let line = self.line_of(part, entry);
+        let line = self.line_of(part, entry).or_else(|| self.line_of(part, part));
         self.problems.push(problem.in_file(self.name).on_line(line).at(format!("{part}.{entry}")));
+    }
+
+    /// A problem of a value's form; one of the whole part has no entry.
+    fn wrong_form(&mut self, part: &str, entry: &str, expected: &str, value: &Value) {
+        let message = format!("expected {expected}, found {}", found(value));
+        let problem = Problem::new(message, "see docs/catalog-file.md for the form");
+        if entry.is_empty() {
+            let line = self.line_of(part, part);
+            self.problems.push(problem.in_file(self.name).on_line(line).at(part));
+        } else {
+            self.add(part, entry, problem);
+        }
+    }
+
+    /// The entries of a part by name; `None` if it has another form.
+    fn entries(&mut self, part: &str, value: Value) -> Option<BTreeMap<String, Value>> {
+        match value {
+            Value::Object(entries) => Some(entries.into_iter().collect()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                self.wrong_form(part, "", "an object", &value);
+                None
+            }
+        }
+    }
+
+    /// The descriptions of instance types that facts can be made from, also for types that no node can have: half a
+    /// description doesn't say which types these are.
+    fn infos(&mut self, given: &Value, limits: &Limits) -> Vec<InstanceTypeInfo> {
+        // DescribeInstanceTypes' answer has it under its own name.
+        let part = ["instanceTypes", "InstanceTypes"]
+            .into_iter()
+            .find(|part| self.text.contains(&format!("\"{part}\"")))
+            .unwrap_or("instanceTypes");
+        let Value::Array(list) = given else {
+            self.wrong_form(part, "", "a list of instance types", given);
+            return Vec::new();
+        };
+        let mut infos = Vec::new();
+        for (index, value) in list.iter().enumerate() {
+            let name = value.get("InstanceType").and_then(Value::as_str);
+            let name = name.map_or_else(|| format!("[{index}]"), str::to_owned);
+            let remedy = "give it as DescribeInstanceTypes does";
+            if !value.is_object() {
+                self.wrong_form(part, &name, "an instance type", value);
+                continue;
+            }
+            let read = InstanceTypeInfo::deserialize(value).map_err(|error| error.to_string());
+            let described = read.and_then(|info| {
+                facts(&info, limits).map_err(|error| error.to_string())?;
+                Ok(info)
+            });
+            match described {
+                Ok(info) => infos.push(info),
+                Err(message) => self.add(part, &name, Problem::new(message, remedy)),
+            }
+        }
+        infos
     }
 
     /// The line of the first mention of an entry after its part's name.
@@ -203,10 +274,24 @@ impl FileReading<'_> {
         found.cloned()
     }
 
-    fn price(&mut self, part: &str, entry: &str, price: &Price) -> Option<UsdPerHour> {
+    /// A zone that must be written as text.
+    fn zone_of(&mut self, part: &str, entry: &str, zone: &Value, known: &ZoneOfferings) -> Option<Zone> {
+        let Some(zone) = zone.as_str() else {
+            self.wrong_form(part, entry, "a zone's name", zone);
+            return None;
+        };
+        self.zone(part, entry, zone, known)
+    }
+
+    /// A price as text, or as a number with its literal digits.
+    fn price(&mut self, part: &str, entry: &str, price: &Value) -> Option<UsdPerHour> {
         let text = match price {
-            Price::Text(text) => text.clone(),
-            Price::Number(number) => number.to_string(),
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+                self.wrong_form(part, entry, "a price", price);
+                return None;
+            }
         };
         UsdPerHour::parse(&text)
             .map_err(|error| {
@@ -219,9 +304,13 @@ impl FileReading<'_> {
             .ok()
     }
 
-    fn zones(&mut self, zones: BTreeMap<String, String>) -> BTreeMap<Zone, ZoneId> {
+    fn zones(&mut self, zones: BTreeMap<String, Value>) -> BTreeMap<Zone, ZoneId> {
         let mut read = BTreeMap::new();
         for (name, id) in zones {
+            let Some(id) = id.as_str() else {
+                self.wrong_form("zones", &name, "a zone's id", &id);
+                continue;
+            };
             match (Zone::parse(&name), ZoneId::parse(id)) {
                 (Ok(zone), Ok(id)) => {
                     read.insert(zone, id);
