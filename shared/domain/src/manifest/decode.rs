@@ -1,7 +1,8 @@
 //! A serde deserializer over JSON values that tracks each value's place.
 //!
 //! Decides the messages for values of a wrong type, and what happens to unknown fields: it notes each of them with the
-//! rule of its place ([`UnknownFields`]). It knows no kind of object.
+//! rule of its place ([`UnknownFields`]). It knows no kind of object. A struct of [`unread_fields`] has a rule of its
+//! own: in files, its unknown fields are named unless they are listed there.
 //!
 //! serde stops at the first error. To report all errors of an object at once, the reader drops the wrong value and
 //! reads the type again. A field that is missing only because a part of it was wrong isn't reported.
@@ -19,6 +20,7 @@ use serde_json::Value;
 pub(super) use super::place::{
     ManifestContext, ManifestSource, Place, UnknownField, UnknownFields, write_key,
 };
+use super::unread::unread_fields;
 use crate::requirement::hints::nearest;
 
 /// Separates a message from its remedy, because serde's custom errors carry one text.
@@ -57,21 +59,29 @@ pub(super) struct At<'p, 'de> {
     pub(super) value: &'de Value,
     /// The known fields of the type around it.
     known: &'static [&'static str],
+    /// Fields that the type around it has in Kubernetes, and that nobody reads.
+    unread: &'static [&'static str],
     strangers: UnknownFields,
 }
 
 impl<'p, 'de> At<'p, 'de> {
     pub(super) fn root(value: &'de Value, context: &'p ManifestContext) -> Self {
-        Self { place: Place::root(context), value, known: &[], strangers: UnknownFields::Dropped }
+        Self {
+            place: Place::root(context),
+            value,
+            known: &[],
+            unread: &[],
+            strangers: UnknownFields::Dropped,
+        }
     }
 
     /// The element of a list.
     pub(super) fn index<'c>(&'c self, index: usize, value: &'de Value) -> At<'c, 'de> {
-        At { place: self.place.index(index), value, known: &[], strangers: self.strangers }
+        At { place: self.place.index(index), value, known: &[], unread: &[], strangers: self.strangers }
     }
 
     pub(super) fn key<'c>(&'c self, key: &'c str, value: &'de Value) -> At<'c, 'de> {
-        At { place: self.place.key(key), value, known: &[], strangers: self.strangers }
+        At { place: self.place.key(key), value, known: &[], unread: &[], strangers: self.strangers }
     }
 
     /// Reads a type and reports all its errors.
@@ -98,14 +108,10 @@ impl<'p, 'de> At<'p, 'de> {
         None
     }
 
-    fn visit_map<V: Visitor<'de>>(
-        self,
-        known: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Wrong> {
+    fn visit_map<V: Visitor<'de>>(self, fields: TypeFields, visitor: V) -> Result<V::Value, Wrong> {
         match self.value {
-            Value::Object(fields) => {
-                visitor.visit_map(MapFields { at: self, known, left: fields.iter(), next: None })
+            Value::Object(given) => {
+                visitor.visit_map(MapFields { at: self, fields, left: given.iter(), next: None })
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 Err(de::Error::invalid_type(unexpected(self.value), &"a map"))
@@ -115,8 +121,12 @@ impl<'p, 'de> At<'p, 'de> {
 
     /// Notes this field as unknown to its type.
     fn note(&self) {
-        let stranger =
-            UnknownField { pointer: self.place.pointer(), known: self.known, fate: self.strangers };
+        let stranger = UnknownField {
+            pointer: self.place.pointer(),
+            known: self.known,
+            unread: self.unread,
+            fate: self.strangers,
+        };
         self.place.context.strangers.borrow_mut().insert(self.place.to_string(), stranger);
     }
 }
@@ -239,17 +249,17 @@ impl<'de> Deserializer<'de> for At<'_, 'de> {
             Value::Array(elements) => {
                 visitor.visit_seq(Elements { at: self, left: elements.iter().enumerate() })
             }
-            Value::Object(_) => self.visit_map(&[], visitor),
+            Value::Object(_) => self.visit_map(TypeFields::default(), visitor),
         }
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
-        fields: &'static [&'static str],
+        name: &'static str,
+        known: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Wrong> {
-        self.visit_map(fields, visitor)
+        self.visit_map(TypeFields { known, unread: unread_fields(name) }, visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
@@ -317,10 +327,30 @@ pub(super) fn not_a_word(text: &str, kind: &str, words: &[&str]) -> String {
     told(format!("`{text}` is not {kind}: expected {}", quoted(words)), remedy)
 }
 
+/// The fields that a type has.
+#[derive(Clone, Copy, Default)]
+struct TypeFields {
+    known: &'static [&'static str],
+    /// [`unread_fields`]; `None` if the rule of the place holds for all others.
+    unread: Option<&'static [&'static str]>,
+}
+
+impl TypeFields {
+    /// What happens to this field of `at` if the type doesn't know it. A typo can only stand in a file: an API server
+    /// drops it, or is newer than this program, and then all its pods may have the field.
+    fn fate(&self, at: &At<'_, '_>, key: &str) -> UnknownFields {
+        let in_file = at.place.context.source == ManifestSource::File;
+        match self.unread {
+            Some(unread) if in_file && !unread.contains(&key) => UnknownFields::Named,
+            Some(_) | None => at.strangers,
+        }
+    }
+}
+
 /// The fields of a map; null counts as absent.
 struct MapFields<'p, 'de> {
     at: At<'p, 'de>,
-    known: &'static [&'static str],
+    fields: TypeFields,
     left: serde_json::map::Iter<'de>,
     next: Option<(&'de String, &'de Value)>,
 }
@@ -331,7 +361,7 @@ impl<'de> MapAccess<'de> for MapFields<'_, 'de> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Wrong> {
         for (key, value) in self.left.by_ref() {
             let child = self.at.key(key, value);
-            let absent = value.is_null() && self.known.contains(&key.as_str());
+            let absent = value.is_null() && self.fields.known.contains(&key.as_str());
             if absent || child.place.context.is_wrong(&child.place) {
                 continue;
             }
@@ -344,7 +374,11 @@ impl<'de> MapAccess<'de> for MapFields<'_, 'de> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Wrong> {
         let (key, value) = self.next.take().ok_or_else(|| de::Error::custom("a value without a key"))?;
-        let child = At { known: self.known, ..self.at.key(key, value) };
+        let TypeFields { known, unread } = self.fields;
+        let mut child = At { known, unread: unread.unwrap_or_default(), ..self.at.key(key, value) };
+        if unread.is_some() && !known.contains(&key.as_str()) {
+            child.strangers = self.fields.fate(&self.at, key);
+        }
         seed.deserialize(child).map_err(|wrong| wrong.at(&child))
     }
 }

@@ -159,10 +159,12 @@ pub(super) fn read_strictly(at: At<'_, '_>, listed: Option<&str>) -> Option<Mani
         UnknownFields::Dropped => ours && !SERVERS.iter().any(|field| stranger.pointer.ends_with(field)),
         UnknownFields::Kept => false,
     });
-    for (field, UnknownField { pointer, known, .. }) in told {
+    for (field, UnknownField { pointer, known, unread, .. }) in told {
         let name = pointer.rsplit('/').next().unwrap_or_default();
-        let remedy = match nearest(name, known.iter().copied()) {
+        let remedy = match nearest(name, known.iter().chain(*unread).copied()) {
             Some(near) => format!("did you mean `{near}`?"),
+            // Forty names say nothing.
+            None if !unread.is_empty() => "leave it out".to_owned(),
             None => format!("leave it out; known fields are {}", quoted(known)),
         };
         if ours {

@@ -40,9 +40,12 @@ mod service;
 mod shapes;
 mod stated;
 mod storage;
+mod unread;
 mod workload;
 mod yaml;
 
+#[cfg(test)]
+mod file_tests;
 #[cfg(test)]
 mod stored_tests;
 #[cfg(test)]

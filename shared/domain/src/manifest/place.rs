@@ -30,6 +30,8 @@ pub(super) struct UnknownField {
     pub(super) pointer: String,
     /// The type's known fields.
     pub(super) known: &'static [&'static str],
+    /// Its fields that nobody reads.
+    pub(super) unread: &'static [&'static str],
     /// What happens to it.
     pub(super) fate: UnknownFields,
 }

@@ -1,8 +1,9 @@
 //! Pods and pod templates.
 //!
 //! Decides a pod's needs of its node, with the API server's defaults, and which fields may affect placement: below
-//! [`NameUnknown`] an unknown field is named, elsewhere it is ignored. [`PodResources`] sums the containers' requests,
-//! and [`super::priority`] knows the priority classes.
+//! [`NameUnknown`] an unknown field is named; directly in a pod's `spec` and in a container, [`super::unread`] decides;
+//! elsewhere it is ignored. [`PodResources`] sums the containers' requests, and [`super::priority`] knows the priority
+//! classes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,9 +32,9 @@ const GRACE_SECONDS: u32 = 30;
 const STATIC_POD: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// `spec` of a pod or of a template.
+/// `spec` of a pod or of a template. Its serde name is [`super::unread::POD_SPEC`].
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, rename = "tenon:pod spec", rename_all = "camelCase")]
 pub(super) struct PodSpec {
     node_name: String,
     scheduler_name: Option<String>,
@@ -57,8 +58,9 @@ pub(super) struct PodSpec {
     pub(super) volumes: Vec<Volume>,
 }
 
+/// A container. Its serde name is [`super::unread::CONTAINER`].
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, rename = "tenon:container", rename_all = "camelCase")]
 struct Container {
     name: String,
     resources: NameUnknown<ContainerResourceFields>,

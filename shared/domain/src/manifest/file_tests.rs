@@ -1,0 +1,81 @@
+//! What files count as, and what they are warned of.
+
+use super::*;
+
+fn warned(text: &str) -> (ReadManifests, Vec<String>) {
+    let read = read_files(&[("a.yaml", text)]).unwrap_or_else(|errors| panic!("{text}: {errors}"));
+    let warnings = read.warnings.iter().map(|warning| format!("{}: {}", warning.field, warning.message));
+    let warnings = warnings.collect();
+    (read, warnings)
+}
+
+fn pod(spec: &str) -> String {
+    format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: a, labels: {{app: web}}}}\nspec: {spec}\n")
+}
+
+/// A pod with one container of these fields.
+fn container(fields: &str) -> String {
+    pod(&format!("{{containers: [{{name: a, {fields}}}]}}"))
+}
+
+#[test]
+fn typos_in_a_pods_spec_and_containers_are_warned_of_and_named() {
+    let check = |text: &str, field: &str, remedy: &str| {
+        let (read, warnings) = warned(text);
+        assert_eq!(read.manifests.pods[0].shape.unknown, [field], "{text}");
+        assert_eq!(read.warnings[0].remedy, remedy, "{warnings:?}");
+    };
+    let beside = |field: &str| pod(&format!("{{containers: [{{name: a}}], {field}}}"));
+    check(&beside("nodeSelectr: {a: b}"), "spec.nodeSelectr", "did you mean `nodeSelector`?");
+    check(&beside("dnsPolice: None"), "spec.dnsPolice", "did you mean `dnsPolicy`?");
+    check(&beside("workloadRef: {name: w}"), "spec.workloadRef", "leave it out");
+    let resource = container("resource: {requests: {cpu: 1}}");
+    check(&resource, "spec.containers[0].resource", "did you mean `resources`?");
+    let template = "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: a}\nspec: {selector: {matchLabels: {a: b}}, template: \
+                    {metadata: {labels: {a: b}}, spec: {containers: [{name: a}], nodeSelectr: {a: b}}}}\n";
+    let (read, _) = warned(template);
+    assert_eq!(read.manifests.workloads[0].template.unknown, ["spec.template.spec.nodeSelectr"]);
+}
+
+#[test]
+fn a_real_pod_gets_no_warning() {
+    let text = "\
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  automountServiceAccountToken: false
+  dnsPolicy: ClusterFirst
+  enableServiceLinks: true
+  ephemeralContainers: [{name: debug, image: busybox, targetContainerName: a}]
+  hostUsers: false
+  imagePullSecrets: [{name: s}]
+  os: {name: linux}
+  preemptionPolicy: PreemptLowerPriority
+  readinessGates: [{conditionType: example.com/ready}]
+  restartPolicy: Always
+  runtimeClassName: gvisor
+  securityContext: {fsGroup: 1}
+  serviceAccount: a
+  serviceAccountName: a
+  volumes: [{name: v, configMap: {name: c}}, {name: p, projected: {sources: []}}]
+  initContainers: [{name: i, image: b, restartPolicy: Always, restartPolicyRules: []}]
+  containers:
+    - name: a
+      image: b
+      imagePullPolicy: IfNotPresent
+      command: [a]
+      args: [b]
+      env: [{name: A, value: b}]
+      lifecycle: {preStop: {sleep: {seconds: 5}}}
+      livenessProbe: {httpGet: {path: /, port: 80}}
+      ports: [{name: http, containerPort: 80}]
+      resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]
+      terminationMessagePath: /dev/termination-log
+      terminationMessagePolicy: File
+      volumeMounts: [{name: v, mountPath: /v}]
+";
+    let (read, warnings) = warned(text);
+    assert_eq!(warnings, [""; 0]);
+    assert_eq!(read.manifests.pods[0].shape.unknown, [""; 0]);
+}
