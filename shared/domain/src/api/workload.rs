@@ -16,8 +16,10 @@ pub struct Workload {
     pub meta: ObjectMeta,
     /// Its kind.
     pub kind: WorkloadKind,
-    /// How many pods it makes: `replicas`, a Job's `parallelism`; a CronJob makes none.
+    /// How many pods it makes: `replicas`, what a Job still runs at once; a CronJob makes none.
     pub replicas: u32,
+    /// The number in its first pod's name: a StatefulSet's `spec.ordinals.start`, else 0.
+    pub first_ordinal: u32,
     /// The needs of its pods.
     pub template: Arc<PodShape>,
 }

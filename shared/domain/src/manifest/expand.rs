@@ -18,7 +18,7 @@ use super::pod::pod_uid;
 type ManifestKey<'a> = (&'a str, &'a str, &'a str);
 
 /// The pods that the controllers would create in addition to the manifests' pods, named
-/// `<kind, lower case>/<name>-<n>` within their namespace.
+/// `<kind, lower case>/<name>-<n>` within their namespace. A StatefulSet's `n` are its ordinals.
 #[must_use]
 pub fn expand_workloads(manifests: &Manifests) -> Vec<Pod> {
     let owners = given_owners(manifests);
@@ -33,7 +33,9 @@ pub fn expand_workloads(manifests: &Manifests) -> Vec<Pod> {
         // Its Deployment creates the pods of a ReplicaSet: they mustn't count twice.
         let by_other = controlled && workload.kind == WorkloadKind::ReplicaSet;
         if !owners.contains(&key) && !by_other {
-            pods.extend((0..workload.replicas).filter_map(|index| make_pod(manifests, workload, index)));
+            let first = workload.first_ordinal;
+            let ordinals = first..first.saturating_add(workload.replicas);
+            pods.extend(ordinals.filter_map(|ordinal| make_pod(manifests, workload, ordinal)));
         }
     }
     pods
@@ -70,12 +72,12 @@ fn given_owners(manifests: &Manifests) -> BTreeSet<ManifestKey<'_>> {
     owners
 }
 
-fn make_pod(manifests: &Manifests, workload: &Workload, index: u32) -> Option<Pod> {
+fn make_pod(manifests: &Manifests, workload: &Workload, ordinal: u32) -> Option<Pod> {
     let namespace = &workload.meta.namespace;
-    let name = format!("{}/{}-{index}", workload.kind.as_str().to_lowercase(), workload.meta.name);
+    let name = format!("{}/{}-{ordinal}", workload.kind.as_str().to_lowercase(), workload.meta.name);
     let mut shape = Arc::clone(&workload.template);
     if workload.kind == WorkloadKind::StatefulSet {
-        let claim = |volume: &str| format!("{volume}-{}-{index}", workload.meta.name);
+        let claim = |volume: &str| format!("{volume}-{}-{ordinal}", workload.meta.name);
         let exists = |name: &str| {
             let claims = &manifests.persistent_volume_claims;
             claims.iter().any(|pvc| pvc.meta.namespace == *namespace && pvc.meta.name == name)

@@ -18,6 +18,53 @@ fn container(fields: &str) -> String {
     pod(&format!("{{containers: [{{name: a, {fields}}}]}}"))
 }
 
+fn names(text: &str) -> Vec<String> {
+    let (read, _) = warned(text);
+    expand_workloads(&read.manifests).iter().map(|pod| pod.name.to_string()).collect()
+}
+
+#[test]
+fn a_job_makes_the_pods_that_are_left_to_do() {
+    let check = |spec: &str, status: &str, expected: usize| {
+        let job = format!(
+            "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: j}}\nspec: {{{spec} template: {{spec: \
+             {{containers: [{{name: a}}]}}}}}}\nstatus: {status}\n"
+        );
+        assert_eq!(names(&job).len(), expected, "{job}");
+    };
+    check("", "{}", 1);
+    check("", "{active: 1, startTime: \"2026-01-01T00:00:00Z\"}", 1);
+    check("", "{succeeded: 1, conditions: [{type: Complete, status: \"True\"}]}", 0);
+    check("", "{failed: 7, conditions: [{type: Failed, status: \"True\"}]}", 0);
+    check("parallelism: 3,", "{conditions: [{type: Complete, status: \"False\"}]}", 3);
+    check("suspend: true, parallelism: 3,", "{}", 0);
+    check("parallelism: 5, completions: 5,", "{succeeded: 3}", 2);
+    check("parallelism: 2, completions: 9,", "{succeeded: 3}", 2);
+    // A queue of work: nothing starts once one has succeeded.
+    check("parallelism: 5,", "{succeeded: 1, active: 2}", 2);
+    check("parallelism: 5,", "{}", 5);
+}
+
+#[test]
+fn a_finished_pod_waits_for_no_node_and_its_job_makes_no_other() {
+    let owned = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec: {template: {spec: {containers: [{name: \
+                 a}]}}}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: j-x, ownerReferences: [{kind: Job, name: j, \
+                 uid: u, controller: true}]}\nspec: {containers: [{name: a}]}\nstatus: {phase: Succeeded}\n";
+    assert!(names(owned).is_empty());
+    assert!(!warned(owned).0.manifests.pods[0].is_unbound());
+}
+
+#[test]
+fn a_stateful_set_counts_from_its_first_ordinal() {
+    let set = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: web}\nspec:\n  replicas: 2\n  ordinals: {start: 5}\n  \
+               template: {spec: {containers: [{name: a}]}}\n  volumeClaimTemplates: [{metadata: {name: data}}]\n---\n\
+               apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data-web-5}\nspec: {}\n";
+    assert_eq!(names(set), ["default/statefulset/web-5", "default/statefulset/web-6"]);
+    let (read, _) = warned(set);
+    let pods = expand_workloads(&read.manifests);
+    assert_eq!(pods[0].shape.volumes, [crate::api::pod::PodVolume::Claim("data-web-5".to_owned())]);
+}
+
 #[test]
 fn typos_in_a_pods_spec_and_containers_are_warned_of_and_named() {
     let check = |text: &str, field: &str, remedy: &str| {

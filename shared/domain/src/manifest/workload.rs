@@ -1,6 +1,7 @@
 //! Controllers of pods: Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs and DaemonSets.
 //!
-//! Decides how many pods each creates and what they need. It doesn't compare selectors with templates.
+//! Decides how many pods each creates and what they need: of a Job, those that its status leaves to do. It doesn't
+//! compare selectors with templates.
 
 use std::sync::Arc;
 
@@ -28,9 +29,37 @@ pub(super) struct ControllerSpec {
     #[serde(deserialize_with = "within::<0, MOST, _, _>")]
     completions: Option<u32>,
     suspend: bool,
+    ordinals: Ordinals,
     template: Option<PodTemplate>,
     volume_claim_templates: Vec<ClaimTemplate>,
     job_template: Option<JobTemplate>,
+}
+
+/// The numbers of a StatefulSet's pods.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Ordinals {
+    #[serde(deserialize_with = "within::<0, MOST, _, _>")]
+    start: Option<u32>,
+}
+
+/// `status` of a Job.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct JobStatus {
+    #[serde(deserialize_with = "within::<0, MOST, _, _>")]
+    active: Option<u32>,
+    #[serde(deserialize_with = "within::<0, MOST, _, _>")]
+    succeeded: Option<u32>,
+    conditions: Vec<JobCondition>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct JobCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -47,15 +76,27 @@ struct JobTemplate {
 }
 
 pub(super) fn read_workload(at: At<'_, '_>, kind: WorkloadKind) -> Option<Workload> {
-    let (meta, spec) = read_controller(at)?;
-    let replicas = match kind {
+    let (meta, spec, replicas) = match kind {
         WorkloadKind::Deployment | WorkloadKind::ReplicaSet | WorkloadKind::StatefulSet => {
-            spec.replicas.unwrap_or(1)
+            let (meta, spec, _) = read_controller::<IgnoredAny>(at)?;
+            let replicas = spec.replicas.unwrap_or(1);
+            (meta, spec, replicas)
         }
-        WorkloadKind::Job => spec.pods_of_job(),
-        WorkloadKind::CronJob => 0,
+        WorkloadKind::Job => {
+            let (meta, spec, status) = read_controller::<JobStatus>(at)?;
+            let replicas = spec.pods_of_job(&status.unwrap_or_default());
+            (meta, spec, replicas)
+        }
+        WorkloadKind::CronJob => {
+            let (meta, spec, _) = read_controller::<IgnoredAny>(at)?;
+            (meta, spec, 0)
+        }
     };
     let place = at.place.key("spec");
+    let first_ordinal = match kind {
+        WorkloadKind::StatefulSet => spec.ordinals.start.unwrap_or(0),
+        WorkloadKind::Deployment | WorkloadKind::ReplicaSet | WorkloadKind::Job | WorkloadKind::CronJob => 0,
+    };
     let template = match kind {
         WorkloadKind::Deployment | WorkloadKind::ReplicaSet | WorkloadKind::Job => {
             template(spec.template, &place, &meta, kind.as_str())?
@@ -75,26 +116,50 @@ pub(super) fn read_workload(at: At<'_, '_>, kind: WorkloadKind) -> Option<Worklo
             template(spec.template, &job.key("spec"), &meta, "Job")?
         }
     };
-    Some(Workload { meta, kind, replicas, template: share(at, template) })
+    Some(Workload { meta, kind, replicas, first_ordinal, template: share(at, template) })
 }
 
 pub(super) fn read_daemon_set(at: At<'_, '_>) -> Option<DaemonSet> {
-    let (meta, spec) = read_controller(at)?;
+    let (meta, spec, _) = read_controller::<IgnoredAny>(at)?;
     let template = template(spec.template, &at.place.key("spec"), &meta, "DaemonSet")?;
     Some(DaemonSet { meta, template: share(at, template) })
 }
 
-fn read_controller(at: At<'_, '_>) -> Option<(ObjectMeta, ControllerSpec)> {
-    let mut form: ObjectFields<ControllerSpec, IgnoredAny> = at.read()?;
+/// Metadata, `spec` and `status`. Only a Job's status is read; the agent sends no other.
+fn read_controller<'de, T: Deserialize<'de>>(
+    at: At<'_, 'de>,
+) -> Option<(ObjectMeta, ControllerSpec, Option<T>)> {
+    let mut form: ObjectFields<ControllerSpec, T> = at.read()?;
     let spec = form.spec(&at.place)?;
-    Some((form.metadata.of_object(&at.place, KindScope::Namespaced)?, spec))
+    Some((form.metadata.of_object(&at.place, KindScope::Namespaced)?, spec, form.status))
 }
 
 impl ControllerSpec {
-    /// A Job runs up to `parallelism` pods at once, limited by its `completions`.
-    fn pods_of_job(&self) -> u32 {
-        let at_once = if self.suspend { 0 } else { self.parallelism.unwrap_or(1) };
-        at_once.min(self.completions.unwrap_or(u32::MAX))
+    /// A Job runs up to `parallelism` pods at once, limited by the `completions` that it still needs. Without
+    /// `completions` it starts no other pod once one has succeeded.
+    fn pods_of_job(&self, status: &JobStatus) -> u32 {
+        if self.suspend || status.is_finished() {
+            return 0;
+        }
+        let succeeded = status.succeeded.unwrap_or(0);
+        // The API server's default.
+        let completions = self.completions.or(self.parallelism.is_none().then_some(1));
+        let needed = match completions {
+            Some(completions) => completions.saturating_sub(succeeded),
+            None if succeeded > 0 => status.active.unwrap_or(0),
+            None => u32::MAX,
+        };
+        self.parallelism.unwrap_or(1).min(needed)
+    }
+}
+
+impl JobStatus {
+    /// Whether it starts no other pod: it has ended, or is about to.
+    fn is_finished(&self) -> bool {
+        const ENDS: [&str; 4] = ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"];
+        self.conditions
+            .iter()
+            .any(|condition| condition.status == "True" && ENDS.contains(&condition.kind.as_str()))
     }
 }
 
