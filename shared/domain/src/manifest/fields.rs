@@ -29,7 +29,9 @@ pub(crate) fn integer<'de, const LOW: i64, const HIGH: i64, D: Deserializer<'de>
         return Err(Error::invalid_type(unexpected(&given), &"an integer"));
     };
     let fits = number.as_i64().filter(|integer| (LOW..=HIGH).contains(integer));
-    let most = if HIGH >= MOST { String::new() } else { format!(" to {HIGH}") };
+    // Bounds of the type itself only matter to numbers beyond them.
+    let beyond = number.as_i64().map_or(number.is_u64(), |integer| integer > HIGH);
+    let most = if HIGH >= MOST && !beyond { String::new() } else { format!(" to {HIGH}") };
     let expected = format!("an integer from {LOW}{most}");
     let wrong = || Error::invalid_value(unexpected(&given), &expected.as_str());
     fits.and_then(|integer| T::try_from(integer).ok()).ok_or_else(wrong)

@@ -9,6 +9,10 @@ fn warned(text: &str) -> (ReadManifests, Vec<String>) {
     (read, warnings)
 }
 
+fn refused(text: &str) -> String {
+    read_files(&[("a.yaml", text)]).map(|_| ()).expect_err(text).to_string()
+}
+
 fn pod(spec: &str) -> String {
     format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: a, labels: {{app: web}}}}\nspec: {spec}\n")
 }
@@ -125,4 +129,40 @@ spec:
     let (read, warnings) = warned(text);
     assert_eq!(warnings, [""; 0]);
     assert_eq!(read.manifests.pods[0].shape.unknown, [""; 0]);
+}
+
+#[test]
+fn a_file_without_objects_is_warned_of() {
+    for text in ["", "\n# nothing\n", "---\n---\n", "apiVersion: v1\nkind: List\nitems: []\n"] {
+        assert_eq!(warned(text).1, [": it holds no object"], "{text}");
+    }
+}
+
+#[test]
+fn lists_have_items() {
+    let list = |items: &str| format!("apiVersion: v1\nkind: List\nmetadata: {{}}\n{items}\n");
+    assert!(refused(&list("")).contains("items: required, but not given"));
+    assert!(refused(&list("items: {a: b}")).contains("a.yaml:4: items: expected a list"));
+    assert!(refused("apiVersion: v1\nkind: PodList\nitems: 3\n").contains("items: expected a list"));
+}
+
+#[test]
+fn a_former_version_of_a_kind_is_an_error_and_another_groups_kind_is_skipped() {
+    let of = |version: &str, kind: &str| {
+        format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n")
+    };
+    let former = refused(&of("extensions/v1beta1", "Deployment"));
+    assert!(former.contains("has no kind `Deployment` (write `apps/v1`)"), "{former}");
+    for (version, kind) in [("extensions/v1beta1", "Ingress"), ("foo.io/v1", "Pod")] {
+        assert_eq!(warned(&of(version, kind)).0.manifests.skipped, [kind]);
+    }
+}
+
+#[test]
+fn a_number_beyond_a_bound_is_told_the_bound() {
+    let told = refused(&pod("{containers: [{name: a}], priority: 99999999999}"));
+    assert!(
+        told.contains("expected an integer from -2147483648 to 2147483647, found `99999999999`"),
+        "{told}"
+    );
 }

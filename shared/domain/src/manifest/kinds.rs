@@ -41,6 +41,8 @@ const KINDS: [(&str, &str); 21] = [
     ("EC2NodeClass", "karpenter.k8s.aws/v1"),
     ("List", "v1"),
 ];
+/// A group of Kubernetes that once had some of these kinds, and has none of them now.
+const FORMER_GROUP: &str = "extensions";
 /// A kind of Karpenter that Tenon ignores.
 const NODE_OVERLAY: &str = "NodeOverlay";
 /// The prefix of a skipped kind's name.
@@ -122,6 +124,16 @@ fn item_kind(object: &Value) -> Option<Option<&str>> {
         .then_some((!kind.is_empty()).then_some(kind))
 }
 
+/// Whether this is a list by its kind alone: a `List`, or one of a kind that is read.
+fn is_named_list(object: &Value) -> bool {
+    let text = |key: &str| object.get(key).and_then(Value::as_str);
+    let Some(kind) = text("kind").and_then(|kind| kind.strip_suffix("List")) else { return false };
+    let wanted = if kind.is_empty() { "List" } else { kind };
+    KINDS
+        .iter()
+        .any(|(known, version)| *known == wanted && text("apiVersion").is_none_or(|given| given == *version))
+}
+
 /// Visits an object, or each item of a list.
 pub(super) fn each_item(object: &Value, visit: &mut impl FnMut(&Value)) {
     match object.get("items").and_then(Value::as_array) {
@@ -142,6 +154,11 @@ fn read_item(at: At<'_, '_>, kind: Option<&str>, into: &mut Collected) {
         let items = at.value.get("items").and_then(Value::as_array).into_iter().flatten();
         let list = at.key("items", at.value);
         items.enumerate().for_each(|(index, item)| read_item(list.index(index, item), kind, into));
+    } else if is_named_list(at.value) {
+        match at.value.get("items") {
+            None => at.place.missing("items", "the list's objects, or `items: []`"),
+            Some(_) => at.place.key("items").error("expected a list", "write the objects as a list"),
+        }
     } else if let Some(object) = read_strictly(at, kind) {
         into.add(&at.place, object);
     }
@@ -256,7 +273,7 @@ fn is_read(place: &Place<'_>, kind: &str, version: Option<&str>) -> Option<bool>
         if *expected == version {
             return Some(true);
         }
-        if !KINDS.iter().any(|(_, known)| group_of(known) == group) {
+        if group != FORMER_GROUP && !KINDS.iter().any(|(_, known)| group_of(known) == group) {
             return Some(false);
         }
         place
@@ -302,7 +319,7 @@ pub(super) fn read_kind(at: At<'_, '_>, kind: &str) -> Option<ManifestObject> {
         "EC2NodeClass" => node_class::read_node_class(at).map(Box::new).map(ManifestObject::NodeClass),
         "NodeClaim" => node_claim::read_node_claim(at).map(Box::new).map(ManifestObject::NodeClaim),
         "PriorityClass" => read_priority_class(at),
-        // A `List` without items, or an ignored kind.
+        // A `List` within a list, or an ignored kind.
         _ => Some(ManifestObject::Skipped(kind.strip_prefix(SKIPPED).unwrap_or(kind).to_owned())),
     }
 }

@@ -180,13 +180,20 @@ pub fn read_files(files: &[(&str, &str)]) -> Result<ReadManifests, ManifestError
             let yaml::SyntaxError { line, message, remedy } = error;
             problems.push(ObjectProblem { line, field: String::new(), message, remedy });
         }
+        let mut is_empty = problems.is_empty();
         for yaml::YamlDocument { value, lines } in documents.documents {
-            kinds::each_item(&value, &mut |item| stated.add(item));
+            kinds::each_item(&value, &mut |item| {
+                stated.add(item);
+                is_empty &= item.is_null();
+            });
             context.begin(lines);
             kinds::read_document(At::root(&value, &context), &mut collected);
         }
         problems.append(&mut context.problems.borrow_mut());
         errors.extend(sorted(problems, file));
+        if is_empty {
+            warnings.push(nothing_in(file));
+        }
         warnings.extend(sorted(std::mem::take(&mut *context.warnings.borrow_mut()), file));
     }
     let manifests = Manifests { stated, ..collected.into_manifests() };
@@ -219,6 +226,17 @@ pub fn objects(file: &str, text: &str) -> Vec<Value> {
     }
     objects.retain(Value::is_object);
     objects
+}
+
+/// The warning about a file without objects: a command that failed looks like a cluster without pods.
+fn nothing_in(file: &str) -> ManifestError {
+    ManifestError {
+        file: file.to_owned(),
+        line: None,
+        field: String::new(),
+        message: "it holds no object".to_owned(),
+        remedy: "check the command that wrote it".to_owned(),
+    }
 }
 
 fn sorted(mut problems: Vec<ObjectProblem>, file: &str) -> Vec<ManifestError> {
