@@ -132,6 +132,74 @@ spec:
 }
 
 #[test]
+fn what_an_api_server_refuses_is_warned_of() {
+    let check = |text: &str, field: &str, message: &str| {
+        let (_, warnings) = warned(text);
+        let expected = format!("{field}: {message}: an API server refuses it");
+        assert_eq!(warnings, [expected], "{text}");
+        let accepted = text.replace("metadata: {name: a", "metadata: {uid: u, name: a");
+        assert_eq!(warned(&accepted).1, [""; 0], "{accepted}");
+    };
+    let resources = |of: &str| container(&format!("resources: {of}"));
+    let requests = "spec.containers[0].resources.requests";
+    let half = resources("{limits: {nvidia.com/gpu: 500m}}");
+    check(&half, "spec.containers[0].resources.limits[nvidia.com/gpu]", "`500m` is a part of a device");
+    let gpu = format!("{requests}[nvidia.com/gpu]");
+    check(&resources("{requests: {nvidia.com/gpu: 1}}"), &gpu, "the request has no limit");
+    let unlike = resources("{requests: {nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 2}}");
+    check(&unlike, &gpu, "the request `1` isn't the limit `2`");
+    let above = resources("{requests: {cpu: 2}, limits: {cpu: 1}}");
+    check(&above, &format!("{requests}.cpu"), "the request `2` exceeds the limit `1`");
+    let beside = |field: &str| pod(&format!("{{containers: [{{name: a}}], {field}}}"));
+    let level = "{resources: {requests: {cpu: 1}}, containers: [{name: a, resources: {requests: {cpu: 2}}}]}";
+    let message = "`1` is less than the containers' requests, `2`";
+    check(&pod(level), "spec.resources.requests.cpu", message);
+    check(
+        &beside("tolerations: [{key: a, operator: Exists, value: b}]"),
+        "spec.tolerations[0].value",
+        "operator `Exists` takes no value",
+    );
+    check(
+        &beside("tolerations: [{key: a, operator: Exists, effect: NoSchedule, tolerationSeconds: 3}]"),
+        "spec.tolerations[0].tolerationSeconds",
+        "`tolerationSeconds` needs `effect: NoExecute`",
+    );
+    let spread = "maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule";
+    check(
+        &beside(&format!("topologySpreadConstraints: [{{{spread}}}, {{{spread}}}]")),
+        "spec.topologySpreadConstraints[1]",
+        "another constraint has the same `topologyKey` and `whenUnsatisfiable`",
+    );
+    let keys = "spec.topologySpreadConstraints[0].matchLabelKeys";
+    check(
+        &beside(&format!("topologySpreadConstraints: [{{{spread}, matchLabelKeys: [app]}}]")),
+        keys,
+        "`matchLabelKeys` need a `labelSelector`",
+    );
+    let both = "matchLabelKeys: [app], labelSelector: {matchLabels: {app: web}}";
+    check(
+        &beside(&format!("topologySpreadConstraints: [{{{spread}, {both}}}]")),
+        keys,
+        "`labelSelector` has `app` too",
+    );
+    check(
+        &container("ports: [{hostPort: 80, containerPort: 80}, {hostPort: 80, containerPort: 81}]"),
+        "spec.containers[0].ports[1]",
+        "host port `80` is given twice",
+    );
+    let set = |selector: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: a}}\nspec: {{{selector} template: {{metadata: \
+             {{labels: {{a: b}}}}, spec: {{containers: [{{name: a}}]}}}}}}\n"
+        )
+    };
+    check(&set(""), "spec.selector", "required, but not given");
+    let other = set("selector: {matchLabels: {a: c}},");
+    check(&other, "spec.selector", "selects other pods than the template's");
+    assert_eq!(warned(&set("selector: {matchLabels: {a: b}},")).1, [""; 0]);
+}
+
+#[test]
 fn a_file_without_objects_is_warned_of() {
     for text in ["", "\n# nothing\n", "---\n---\n", "apiVersion: v1\nkind: List\nitems: []\n"] {
         assert_eq!(warned(text).1, [": it holds no object"], "{text}");

@@ -3,7 +3,9 @@
 //! Decides a pod's needs of its node, with the API server's defaults, and which fields may affect placement: below
 //! [`NameUnknown`] an unknown field is named; directly in a pod's `spec` and in a container, [`super::unread`] decides;
 //! elsewhere it is ignored. [`PodResources`] sums the containers' requests, and [`super::priority`] knows the priority
-//! classes.
+//! classes. [`refused`] has what only the API server refuses.
+
+mod refused;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +14,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
 use super::affinity::Affinity;
-use super::decode::{At, KeepUnknown, NameUnknown, Place, Whole, told};
+use super::decode::{At, KeepUnknown, ManifestSource, NameUnknown, Place, Whole, told};
 use super::fields::{MOST, WIDEST, labels, text, time, within};
 use super::meta::{KindScope, ObjectFields};
 use super::priority::Completeness;
@@ -335,6 +337,9 @@ impl PodSpec {
         around: PodSurroundings,
     ) -> PodShape {
         self.check(place);
+        if place.context().source == ManifestSource::File && meta.uid.is_none() {
+            self.warn_of_refusals(place);
+        }
         let mut shape = PodShape {
             namespace: meta.namespace.clone(),
             labels: meta.labels.clone(),
@@ -408,6 +413,10 @@ impl PodSpec {
     }
 
     fn requests(&self, allocated: &AllocatedResources) -> ResourceList {
+        self.all_resources(allocated).requests()
+    }
+
+    fn all_resources(&self, allocated: &AllocatedResources) -> PodResources {
         let resources =
             |resources: &ContainerResourceFields, allocated: Option<&ResourceList>| ContainerResources {
                 requests: resources.requests.clone(),
@@ -419,33 +428,33 @@ impl PodSpec {
             resources: container(of),
             restart: if of.is_sidecar() { InitRestart::Always } else { InitRestart::OnCompletion },
         };
-        let all = PodResources {
+        PodResources {
             containers: self.containers.iter().map(container).collect(),
             init_containers: self.init_containers.iter().map(init).collect(),
             overhead: self.overhead.clone(),
             pod_level: self.resources.as_ref().map(|level| resources(&level.0, Some(&allocated.pod))),
-        };
-        all.requests()
+        }
     }
 
     /// Host ports of containers and sidecars; with `hostNetwork`, all their ports.
     fn host_ports(&self) -> BTreeSet<HostPort> {
         let sidecars = self.init_containers.iter().filter(|container| container.is_sidecar());
         let ports = self.containers.iter().chain(sidecars).flat_map(|container| &container.ports);
-        let host_port = |KeepUnknown(port): &KeepUnknown<Port>| {
-            let inherited = port.container_port.filter(|_| self.host_network);
-            Some(HostPort {
-                ip: if port.host_ip.is_empty() { "0.0.0.0" } else { &port.host_ip }.to_owned(),
-                port: port.host_port.filter(|port| *port > 0).or(inherited)?,
-                protocol: match port.protocol {
-                    None | Some(Protocol::Tcp) => "TCP",
-                    Some(Protocol::Udp) => "UDP",
-                    Some(Protocol::Sctp) => "SCTP",
-                }
-                .to_owned(),
-            })
-        };
-        ports.filter_map(host_port).collect()
+        ports.filter_map(|KeepUnknown(port)| self.host_port(port)).collect()
+    }
+
+    fn host_port(&self, port: &Port) -> Option<HostPort> {
+        let inherited = port.container_port.filter(|_| self.host_network);
+        Some(HostPort {
+            ip: if port.host_ip.is_empty() { "0.0.0.0" } else { &port.host_ip }.to_owned(),
+            port: port.host_port.filter(|port| *port > 0).or(inherited)?,
+            protocol: match port.protocol {
+                None | Some(Protocol::Tcp) => "TCP",
+                Some(Protocol::Udp) => "UDP",
+                Some(Protocol::Sctp) => "SCTP",
+            }
+            .to_owned(),
+        })
     }
 }
 

@@ -60,6 +60,7 @@ metadata:
   name: web
 spec:
   replicas: 3
+  selector: {matchLabels: {app: web}}
   template:
     metadata:
       labels: {app: web}

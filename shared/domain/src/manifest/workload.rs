@@ -1,19 +1,19 @@
 //! Controllers of pods: Deployments, ReplicaSets, StatefulSets, Jobs, CronJobs and DaemonSets.
 //!
-//! Decides how many pods each creates and what they need: of a Job, those that its status leaves to do. It doesn't
-//! compare selectors with templates.
+//! Decides how many pods each creates and what they need: of a Job, those that its status leaves to do. A selector that
+//! doesn't fit its template gets a warning in files, and nothing else depends on it.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::decode::{At, ManifestSource, Place, Whole};
+use super::decode::{At, ManifestSource, Place, Whole, Wrong, reread};
 use super::fields::{MOST, within};
 use super::meta::{KindScope, Metadata, ObjectFields};
 use super::pod::{ClaimTemplate, PodSpec, PodSurroundings};
 use crate::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
-use crate::api::pod::{PodShape, PodVolume};
+use crate::api::pod::{LabelSelector, PodShape, PodVolume};
 use crate::api::workload::{DaemonSet, Workload, WorkloadKind};
 
 /// `spec` of a controller. A Job has other counts than a Deployment, and a CronJob contains a Job.
@@ -98,11 +98,15 @@ pub(super) fn read_workload(at: At<'_, '_>, kind: WorkloadKind) -> Option<Worklo
         WorkloadKind::Deployment | WorkloadKind::ReplicaSet | WorkloadKind::Job | WorkloadKind::CronJob => 0,
     };
     let template = match kind {
-        WorkloadKind::Deployment | WorkloadKind::ReplicaSet | WorkloadKind::Job => {
-            template(spec.template, &place, &meta, kind.as_str())?
+        WorkloadKind::Job => template(spec.template, &place, &meta, kind.as_str())?,
+        WorkloadKind::Deployment | WorkloadKind::ReplicaSet => {
+            let shape = template(spec.template, &place, &meta, kind.as_str())?;
+            check_selector(at, &meta, &shape);
+            shape
         }
         WorkloadKind::StatefulSet => {
             let mut shape = template(spec.template, &place, &meta, kind.as_str())?;
+            check_selector(at, &meta, &shape);
             let claims = place.key("volumeClaimTemplates");
             shape.volumes.extend(claimed(spec.volume_claim_templates, &claims));
             shape
@@ -122,6 +126,7 @@ pub(super) fn read_workload(at: At<'_, '_>, kind: WorkloadKind) -> Option<Worklo
 pub(super) fn read_daemon_set(at: At<'_, '_>) -> Option<DaemonSet> {
     let (meta, spec, _) = read_controller::<IgnoredAny>(at)?;
     let template = template(spec.template, &at.place.key("spec"), &meta, "DaemonSet")?;
+    check_selector(at, &meta, &template);
     Some(DaemonSet { meta, template: share(at, template) })
 }
 
@@ -132,6 +137,27 @@ fn read_controller<'de, T: Deserialize<'de>>(
     let mut form: ObjectFields<ControllerSpec, T> = at.read()?;
     let spec = form.spec(&at.place)?;
     Some((form.metadata.of_object(&at.place, KindScope::Namespaced)?, spec, form.status))
+}
+
+/// An API server refuses a controller of `apps/v1` whose selector doesn't select its template's pods.
+fn check_selector(at: At<'_, '_>, meta: &ObjectMeta, template: &PodShape) {
+    if at.place.context().source == ManifestSource::Server || meta.uid.is_some() {
+        return;
+    }
+    let spec = at.place.key("spec");
+    let place = spec.key("selector");
+    let Some(written) = at.value.pointer("/spec/selector").filter(|selector| !selector.is_null()) else {
+        place.warn("required, but not given: an API server refuses it", "add the labels of its template");
+        return;
+    };
+    let fits = reread::<LabelSelector, Wrong>(written)
+        .is_ok_and(|selector| !selector.requirements.is_empty() && selector.matches(&template.labels));
+    if !fits {
+        place.warn(
+            "selects other pods than the template's: an API server refuses it",
+            "write labels of `spec.template.metadata.labels`",
+        );
+    }
 }
 
 impl ControllerSpec {
@@ -179,7 +205,7 @@ fn template(
         return None;
     };
     let meta = template.metadata.of_template(KindScope::Namespaced);
-    let meta = ObjectMeta { namespace: controller.namespace.clone(), ..meta };
+    let meta = ObjectMeta { namespace: controller.namespace.clone(), uid: controller.uid.clone(), ..meta };
     let owner = OwnerReference {
         kind: kind.to_owned(),
         name: controller.name.clone(),
