@@ -75,6 +75,14 @@ fn distinct(count: usize) -> ProvisionInput {
     input(all, vec![default])
 }
 
+/// Few kinds have a bound; for many the programme is given up.
+#[divan::bench(args = [100, 3_000], sample_count = 5)]
+fn bound_of_distinct_pods(bencher: Bencher<'_, '_>, count: usize) {
+    let world = distinct(count);
+    let (plan, _) = plan(&world);
+    bencher.bench(|| bound::linear(&world, &plan));
+}
+
 #[divan::bench(args = [1_000, 5_000], sample_count = 10)]
 fn mixed_pods(bencher: Bencher<'_, '_>, count: usize) {
     let world = mixed(count);

@@ -3,21 +3,48 @@
 //! Decides nothing: [`crate::bound`] makes the programme, a library solves it. It is behind the feature `bound`,
 //! which no function enables, because the solver brings a log and a clock.
 
+use std::time::Duration;
+
 use crate::bound::{Programme, programme};
 use crate::provision::{ProvisionInput, ProvisionPlan};
-use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
+use microlp::{ComparisonOp, OptimizationDirection, Problem, SolutionStatus, SolveOutcome, Variable};
 use tenon_domain::money::UsdPerHour;
+
+/// The reason for a plan without a bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BoundOmission {
+    /// The programme is too large.
+    TooLarge,
+    /// The solver used up its time.
+    TimeUp,
+    /// The solver found no optimum.
+    Unsolved,
+}
 
 /// The least cost of the pods on the plan's claims, rounded down to whole nano-dollars; `None` if the programme is
 /// too large or nothing has a price.
 #[must_use]
 pub fn linear(input: &ProvisionInput, plan: &ProvisionPlan) -> Option<UsdPerHour> {
-    programme(input, plan).as_ref().and_then(solve)
+    linear_within(input, plan, Duration::MAX).ok()
+}
+
+/// The same, unless the solver takes longer than this.
+///
+/// # Errors [`BoundOmission`]. Only an optimum is a bound: whatever the solver has before is too high.
+pub fn linear_within(
+    input: &ProvisionInput,
+    plan: &ProvisionPlan,
+    longest: Duration,
+) -> Result<UsdPerHour, BoundOmission> {
+    let programme = programme(input, plan).ok_or(BoundOmission::TooLarge)?;
+    solve(&programme, longest)
 }
 
 /// Minimises the price of machines bought in fractions.
-fn solve(Programme { counts, needs, columns }: &Programme) -> Option<UsdPerHour> {
+fn solve(programme: &Programme, longest: Duration) -> Result<UsdPerHour, BoundOmission> {
+    let Programme { counts, needs, columns } = programme;
     let mut problem = Problem::new(OptimizationDirection::Minimize);
+    problem.set_time_limit(longest);
     let mut shares: Vec<Vec<(Variable, f64)>> = vec![Vec::new(); counts.len()];
     for column in columns {
         let machines = problem.add_var(column.price, (0.0, f64::INFINITY));
@@ -39,8 +66,12 @@ fn solve(Programme { counts, needs, columns }: &Programme) -> Option<UsdPerHour>
     for (shares, count) in shares.iter().zip(counts).filter(|(_, count)| **count > 0.0) {
         problem.add_constraint(shares.as_slice(), ComparisonOp::Ge, *count);
     }
-    let solution = problem.solve().ok()?.into_solution().ok()?;
-    nanos(solution.objective())
+    match problem.solve().map_err(|_| BoundOmission::Unsolved)? {
+        SolveOutcome::Solution(solution) if solution.status() == SolutionStatus::Optimal => {
+            nanos(solution.objective()).ok_or(BoundOmission::Unsolved)
+        }
+        SolveOutcome::Solution(_) | SolveOutcome::Interrupted(_) => Err(BoundOmission::TimeUp),
+    }
 }
 
 #[expect(

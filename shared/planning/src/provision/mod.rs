@@ -71,7 +71,7 @@ pub use sample::sample;
 pub use shared::{ClaimOfferings, Shared};
 pub use trials::PlanTrials;
 
-pub(crate) use dense::Dimensions;
+pub(crate) use dense::{Dimensions, within};
 pub(crate) use needs::{Daemon, PodGroup, counted, groups};
 pub(crate) use pool::Pool;
 pub(crate) use topology::census;

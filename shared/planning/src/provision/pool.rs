@@ -20,7 +20,7 @@ use tenon_domain::taint::tolerates_forbidding;
 
 use super::InputMeasures;
 use super::attachments::{VolumesExceeded, exceeded};
-use super::dense::{DenseAmounts, within};
+use super::dense::DenseAmounts;
 use super::domains::DomainAnswers;
 use super::front::{front, thinned};
 use super::input::{PoolInput, PoolReadiness};
@@ -331,14 +331,14 @@ impl<'a> Pool<'a> {
         joined
     }
 
-    /// The types that hold a pod, each with the least price of its compatible offerings.
-    pub(crate) fn least_prices(&self, asked: &Requirements, need: &[i64]) -> Vec<(usize, u64)> {
+    /// The compatible types, each with the least price of its compatible offerings.
+    pub(crate) fn least_prices(&self, asked: &Requirements) -> Vec<(usize, u64)> {
         if !self.offered.is_compatible(asked, UndefinedKeys::WellKnownAreOpen) {
             return Vec::new();
         }
         let merged = self.offered.clone().and(asked);
         let allowed: Vec<bool> = self.places.iter().map(|offering| offering.goes_with(&merged)).collect();
-        let goes = |one: &Type<'_>| within(need, &one.room) && one.option.labels.intersects(&merged).is_ok();
+        let goes = |one: &Type<'_>| one.option.labels.intersects(&merged).is_ok();
         let least = |one: &Type<'_>| {
             let prices = one.offerings.iter().filter(|of| allowed.get(of.place).copied().unwrap_or(false));
             prices.map(|offering| offering.price).min()

@@ -2,6 +2,8 @@
 //! Karpenter's own tests (kubernetes-sigs/karpenter `pkg/controllers/provisioning`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::support::*;
 use tenon_domain::api::pod::{HostPort, NodeSelectorTerm, PodShape};
@@ -10,7 +12,7 @@ use tenon_domain::labels;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
 use tenon_planning::provision::{ExistingNode, NodeKind, PlanCompletion, ProvisionInput, StepBudget, plan};
-use tenon_planning::solve as bound;
+use tenon_planning::solve::{self as bound, BoundOmission};
 
 #[test]
 fn nothing_to_place_gives_an_empty_plan() {
@@ -308,6 +310,27 @@ fn a_bound_of_more_than_12_000_variables_is_not_worked_out() {
     let variables: usize = largest.columns.iter().map(|column| column.users.len() + 1).sum();
     assert_eq!(variables, 12_000);
     assert!(programme(500).is_none());
+}
+
+#[test]
+fn a_bound_of_more_than_2_000_kinds_of_pods_is_not_worked_out() {
+    let programme = |groups| {
+        let mut world = of_groups(groups);
+        // One type, so that each kind has one variable.
+        world.pools[0].types = Arc::new(world.pools[0].types[23..].to_vec());
+        let (plan, _) = plan(&world);
+        tenon_planning::bound::programme(&world, &plan)
+    };
+    assert_eq!(programme(2_000).unwrap().columns.len(), 1);
+    assert!(programme(2_001).is_none());
+}
+
+#[test]
+fn without_time_there_is_no_bound() {
+    let world = of_groups(20);
+    let (plan, _) = plan(&world);
+    let found = bound::linear_within(&world, &plan, Duration::ZERO);
+    assert_eq!(found, Err(BoundOmission::TimeUp));
 }
 
 #[test]
