@@ -118,3 +118,18 @@ fn pods_of_other_schedulers_are_left_to_them() {
     assert!(told.contains("ignoring the pods of scheduler `volcano`, which places them: 1"), "{told}");
     assert!(told.ends_with("--- status 0\n"), "{told}");
 }
+
+#[test]
+fn a_plan_for_too_many_kinds_of_pods_says_that_it_has_no_bound() {
+    let pod = |n: usize| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: p{n}}}\nspec: {{containers: [{{name: a, resources: {{requests: {{cpu: {n}m}}}}}}]}}\n"
+        )
+    };
+    let told = tenon(&["simulate", "-f", "pool.yaml", "-"], &(1..=2001).map(pod).collect::<String>());
+    assert!(
+        told.contains(" USD/h (no bound: too many different pods for that many instance types)"),
+        "{told}"
+    );
+    assert!(told.ends_with("--- status 0\n"), "{told}");
+}

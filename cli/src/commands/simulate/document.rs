@@ -13,6 +13,7 @@ use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::NodeSelectorRequirement;
 use tenon_domain::resources::ResourceList;
 use tenon_planning::provision::{PlanCompletion, PlannedClaim, Unschedulable};
+use tenon_planning::solve::BoundOmission;
 
 use super::Simulated;
 use super::explain::Explanation;
@@ -104,6 +105,8 @@ pub(super) struct SimulationSummary {
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) assumed: usize,
     #[serde(skip)]
+    pub(super) bound_omission: Option<BoundOmission>,
+    #[serde(skip)]
     price: Option<UsdPerHour>,
 }
 
@@ -143,6 +146,7 @@ impl Simulation {
             }
         }
         let unpriced = claims.iter().filter(|claim| claim.price_usd_per_hour.is_none()).count();
+        let known_bound = bound.and_then(Result::ok);
         let price = match origin {
             PriceOrigin::Own => Some(plan.price()),
             PriceOrigin::Borrowed => None,
@@ -153,10 +157,11 @@ impl Simulation {
                 pods: input.pods.len(),
                 claims: claims.len(),
                 price_usd_per_hour: price.map(|price| price.to_string()),
-                bound_usd_per_hour: bound.map(|bound| bound.to_string()),
-                ratio: price.zip(*bound).and_then(|(price, bound)| ratio(price, bound)),
+                bound_usd_per_hour: known_bound.map(|bound| bound.to_string()),
+                ratio: price.zip(known_bound).and_then(|(price, bound)| ratio(price, bound)),
                 unpriced,
                 assumed: claims.iter().filter(|claim| claim.price_assumed).count(),
+                bound_omission: bound.and_then(Result::err),
                 price,
             },
             claims,

@@ -16,7 +16,7 @@ mod world;
 mod drawn_tests;
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tenon_domain::default_spread::DefaultConstraint;
@@ -25,7 +25,7 @@ use tenon_domain::money::UsdPerHour;
 use tenon_domain::registry::{Allowances, GateName, Gates, PlanPolicies};
 use tenon_domain::report::counted;
 use tenon_planning::provision::{ProvisionInput, ProvisionPlan, ProvisionReport, plan};
-use tenon_planning::solve as bound;
+use tenon_planning::solve::{self as bound, BoundOmission};
 
 use crate::args::SimulateArgs;
 use crate::catalogue::{PriceOrigin, RegionCatalog, SpotOrigin, TypesScope};
@@ -36,12 +36,17 @@ use crate::output::{self, OutputFormat};
 use document::{Simulation, SimulationDifference, Timing};
 use explain::Explanation;
 
+/// The most time for the bound of a price. The solver takes a small part of it for most plans; the answer isn't worth more
+/// waiting.
+const LONGEST_BOUND: Duration = Duration::from_secs(1);
+
 /// A plan, with its input.
 pub(super) struct Simulated {
     pub(super) input: ProvisionInput,
     pub(super) plan: ProvisionPlan,
     pub(super) report: ProvisionReport,
-    pub(super) bound: Option<UsdPerHour>,
+    /// `None` where no prices are known.
+    pub(super) bound: Option<Result<UsdPerHour, BoundOmission>>,
     pub(super) origin: PriceOrigin,
     pub(super) spot_origin: SpotOrigin,
     pub(super) warnings: Vec<String>,
@@ -168,7 +173,7 @@ fn simulate_read(
     let (plan, report) = plan(&input);
     let plan_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     let bound = match catalog.origin {
-        PriceOrigin::Own => bound::linear(&input, &plan),
+        PriceOrigin::Own => Some(bound::linear_within(&input, &plan, LONGEST_BOUND)),
         PriceOrigin::Borrowed => None,
     };
     let RegionCatalog { origin, spot_origin, .. } = *catalog;

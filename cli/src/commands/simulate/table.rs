@@ -1,6 +1,7 @@
 //! A simulation as tables.
 
 use tenon_domain::report::counted;
+use tenon_planning::solve::BoundOmission;
 
 use super::document::{ClaimDocument, Simulation, SimulationDifference};
 use super::explain::Explanation;
@@ -68,6 +69,14 @@ fn claims(claims: &[ClaimDocument]) -> String {
     table.text()
 }
 
+const fn why_omitted(omission: BoundOmission) -> &'static str {
+    match omission {
+        BoundOmission::TooLarge => "too many different pods for that many instance types",
+        BoundOmission::TimeUp => "it would take more than a second",
+        BoundOmission::Unsolved => "the solver found none",
+    }
+}
+
 /// A price; `~` marks an assumed one.
 fn price(claim: &ClaimDocument) -> String {
     let mark = if claim.price_assumed { "~" } else { "" };
@@ -96,6 +105,9 @@ fn summary(simulation: &Simulation) -> String {
     if let Some(bound) = &summary.bound_usd_per_hour {
         let ratio = summary.ratio.as_ref().map(|ratio| format!(", {ratio} times that")).unwrap_or_default();
         text += &format!(" (at least {bound}{ratio})");
+    }
+    if let Some(omission) = summary.bound_omission {
+        text += &format!(" (no bound: {})", why_omitted(omission));
     }
     if summary.assumed > 0 {
         text += &format!(", {} at an assumed spot price (~)", counted(summary.assumed, "node", "nodes"));
