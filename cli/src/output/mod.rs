@@ -6,7 +6,7 @@ mod colour;
 mod table;
 pub(crate) mod told;
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use saphyr::{LoadableYamlNode, Yaml, YamlEmitter};
 use serde::Serialize;
@@ -18,6 +18,9 @@ use crate::errors::{Failure, Problem};
 
 /// The version of every document that is printed.
 pub(crate) const API_VERSION: &str = "tenon.dev/v1";
+
+/// Bytes of a document that are written in one call: few calls, little memory.
+const WRITTEN_AT_ONCE: usize = 1 << 16;
 
 /// `-o`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -69,7 +72,29 @@ pub(crate) enum OutputReader {
 /// # Errors [`Failure`] if the write fails, except for a closed pipe.
 pub(crate) fn write(text: &str) -> Result<OutputReader, Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    told_of(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// Writes a document to standard output, as [`document_text`] has it. JSON is written while it is made: that of a large
+/// plan is gigabytes.
+///
+/// # Errors [`Failure`] if the write fails, except for a closed pipe.
+pub(crate) fn write_document<T: Serialize>(
+    format: OutputFormat,
+    document: &T,
+) -> Result<OutputReader, Failure> {
+    match format {
+        OutputFormat::Table | OutputFormat::Json => {
+            let mut out = BufWriter::with_capacity(WRITTEN_AT_ONCE, io::stdout().lock());
+            let written = serde_json::to_writer_pretty(&mut out, document).map_err(io::Error::from);
+            told_of(written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()))
+        }
+        OutputFormat::Yaml => write(&document_text(format, document)),
+    }
+}
+
+fn told_of(written: io::Result<()>) -> Result<OutputReader, Failure> {
+    match written {
         Ok(()) => Ok(OutputReader::There),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(OutputReader::Gone),
         Err(error) => {

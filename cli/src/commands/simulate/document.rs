@@ -2,15 +2,20 @@
 //!
 //! Decides the form of quantities, prices and the ratio; the order is the plan's. A sum is exact, and null without a
 //! known price in the region.
+//!
+//! Invariant: what is long in a claim (its types, requirements and pods) stays the plan's and is written from there. A
+//! plan of 100,000 pods has thousands of claims that share hundreds of instance types.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::evidence::Waiting;
+use tenon_domain::id::{InstanceType, Zone};
 use tenon_domain::launch::CountedPod;
 use tenon_domain::money::UsdPerHour;
-use tenon_domain::requirement::NodeSelectorRequirement;
+use tenon_domain::requirement::{Requirements, WrittenRequirement};
 use tenon_domain::resources::ResourceList;
 use tenon_planning::provision::{PlanCompletion, PlannedClaim, Unschedulable};
 use tenon_planning::solve::BoundOmission;
@@ -22,9 +27,9 @@ use crate::output::API_VERSION;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Simulation {
+pub(super) struct Simulation<'p> {
     api_version: &'static str,
-    pub(super) claims: Vec<ClaimDocument>,
+    pub(super) claims: Vec<ClaimDocument<'p>>,
     pub(super) existing: Vec<ExistingDocument>,
     pub(super) unschedulable: Vec<UnschedulableDocument>,
     pub(super) waiting: Vec<WaitingDocument>,
@@ -38,29 +43,76 @@ pub(super) struct Simulation {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ClaimDocument {
-    pub(super) name: String,
-    pub(super) node_pool: String,
-    node_class: String,
-    pub(super) instance_types: Vec<String>,
-    pub(super) zones: Vec<String>,
+pub(super) struct ClaimDocument<'p> {
+    pub(super) name: &'p str,
+    pub(super) node_pool: &'p str,
+    node_class: &'p str,
+    pub(super) instance_types: TypeNames<'p>,
+    pub(super) zones: Vec<&'p str>,
     pub(super) capacity_types: Vec<&'static str>,
-    requirements: Vec<RequirementDocument>,
-    pub(super) pods: Vec<String>,
-    pub(super) requests: BTreeMap<String, String>,
+    requirements: RequirementTexts<'p>,
+    pub(super) pods: PodNames<'p>,
+    pub(super) requests: Quantities<'p>,
     pub(super) price_usd_per_hour: Option<String>,
     /// The price is a guess from the on-demand price.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) price_assumed: bool,
 }
 
+/// Names of instance types, in the plan's order.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TypeNames<'p>(pub(super) &'p [InstanceType]);
+
+impl Serialize for TypeNames<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(InstanceType::as_str))
+    }
+}
+
+/// Names of pods, bytewise.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PodNames<'p>(pub(super) &'p [CountedPod]);
+
+impl Serialize for PodNames<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        sorted(self.0.iter().map(name_of)).serialize(serializer)
+    }
+}
+
+/// Quantities by resource, without those of nothing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Quantities<'p>(&'p ResourceList);
+
+impl<'p> Quantities<'p> {
+    pub(super) fn texts(self) -> BTreeMap<&'p str, String> {
+        let nonzero = self.0.iter().filter(|(_, quantity)| !quantity.is_zero());
+        nonzero.map(|(name, quantity)| (name.as_str(), quantity.to_string())).collect()
+    }
+}
+
+impl Serialize for Quantities<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.texts().serialize(serializer)
+    }
+}
+
+/// Requirements as `spec.requirements` has them.
+#[derive(Debug, Clone, Copy)]
+struct RequirementTexts<'p>(&'p Requirements);
+
+impl Serialize for RequirementTexts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.written().into_iter().map(RequirementDocument::from))
+    }
+}
+
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct RequirementDocument {
-    key: String,
+struct RequirementDocument<'p> {
+    key: &'p str,
     operator: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    values: Vec<String>,
+    values: Vec<Cow<'p, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     min_values: Option<u32>,
 }
@@ -127,11 +179,11 @@ pub(super) struct SimulationDifference {
     pub(super) price_usd_per_hour: Option<String>,
 }
 
-impl Simulation {
+impl<'p> Simulation<'p> {
     /// The document of a plan.
-    pub(super) fn new(simulated: &Simulated, timing: Option<Timing>) -> Self {
+    pub(super) fn new(simulated: &'p Simulated, timing: Option<Timing>) -> Self {
         let Simulated { input, plan, report, bound, origin, warnings, .. } = simulated;
-        let claims: Vec<ClaimDocument> =
+        let claims: Vec<ClaimDocument<'p>> =
             plan.claims.iter().map(|claim| ClaimDocument::new(claim, simulated)).collect();
         let mut existing: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for placement in &plan.placements {
@@ -175,8 +227,8 @@ impl Simulation {
     }
 }
 
-impl ClaimDocument {
-    fn new(claim: &PlannedClaim, simulated: &Simulated) -> Self {
+impl<'p> ClaimDocument<'p> {
+    fn new(claim: &'p PlannedClaim, simulated: &Simulated) -> Self {
         let price = match simulated.origin {
             PriceOrigin::Own => claim.price,
             PriceOrigin::Borrowed => None,
@@ -186,29 +238,24 @@ impl ClaimDocument {
         // A claim's price is that of the fleet's first capacity type.
         let of_spot = claim.capacity_types.first() == Some(&CapacityType::Spot);
         Self {
-            name: claim.name.to_string(),
-            node_pool: claim.pool.to_string(),
-            node_class: claim.class.to_string(),
-            instance_types: claim.instance_types.iter().map(ToString::to_string).collect(),
-            zones: claim.zones.iter().map(ToString::to_string).collect(),
+            name: claim.name.as_str(),
+            node_pool: claim.pool.as_str(),
+            node_class: claim.class.as_str(),
+            instance_types: TypeNames(&claim.instance_types),
+            zones: claim.zones.iter().map(Zone::as_str).collect(),
             capacity_types,
-            requirements: claim
-                .requirements
-                .to_node_selectors()
-                .into_iter()
-                .map(RequirementDocument::from)
-                .collect(),
-            pods: sorted(claim.pods.iter().map(name_of)),
-            requests: quantities(&claim.requests),
+            requirements: RequirementTexts(&claim.requirements),
+            pods: PodNames(&claim.pods),
+            requests: Quantities(&claim.requests),
             price_usd_per_hour: price.map(|price| price.to_string()),
             price_assumed: price.is_some() && of_spot && simulated.spot_origin == SpotOrigin::Assumed,
         }
     }
 }
 
-impl From<NodeSelectorRequirement> for RequirementDocument {
-    fn from(written: NodeSelectorRequirement) -> Self {
-        let NodeSelectorRequirement { key, operator, values, min_values } = written;
+impl<'p> From<WrittenRequirement<'p>> for RequirementDocument<'p> {
+    fn from(written: WrittenRequirement<'p>) -> Self {
+        let WrittenRequirement { key, operator, values, min_values } = written;
         Self { key, operator: operator.as_str(), values, min_values }
     }
 }
@@ -246,8 +293,8 @@ impl WaitingDocument {
 
 impl SimulationDifference {
     /// The second plan's surplus over the first.
-    pub(super) fn between(first: &Simulation, second: &Simulation) -> Self {
-        let count = |of: fn(&Simulation) -> usize| {
+    pub(super) fn between(first: &Simulation<'_>, second: &Simulation<'_>) -> Self {
+        let count = |of: fn(&Simulation<'_>) -> usize| {
             let of = |simulation| i64::try_from(of(simulation)).unwrap_or(i64::MAX);
             of(second) - of(first)
         };
@@ -273,11 +320,6 @@ fn sorted(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut names: Vec<String> = names.collect();
     names.sort();
     names
-}
-
-fn quantities(list: &ResourceList) -> BTreeMap<String, String> {
-    let nonzero = list.iter().filter(|(_, quantity)| !quantity.is_zero());
-    nonzero.map(|(name, quantity)| (name.as_str().to_owned(), quantity.to_string())).collect()
 }
 
 /// How many times the bound the price is: two decimals, half up; none for a bound of nothing.

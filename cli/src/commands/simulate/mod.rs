@@ -64,10 +64,10 @@ impl Simulated {
 }
 
 #[derive(Serialize)]
-struct Compared {
+struct Compared<'p> {
     #[serde(flatten)]
-    first: Simulation,
-    compare: Simulation,
+    first: Simulation<'p>,
+    compare: Simulation<'p>,
     difference: SimulationDifference,
 }
 
@@ -107,17 +107,16 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<CommandOutcome, Failure> {
     let mut document = Simulation::new(&first, timing(&first));
     document.explain = args.explain.as_ref().map(|name| Explanation::of(&first, name)).transpose()?;
     let other = second.as_ref().map(|second| Simulation::new(second, timing(second)));
-    let text = match (args.output.format, other) {
-        (OutputFormat::Table, other) => table::text(&document, other.as_ref()),
+    match (args.output.format, other) {
+        (OutputFormat::Table, other) => output::write(&table::text(&document, other.as_ref()))?,
         (format @ (OutputFormat::Json | OutputFormat::Yaml), None) => {
-            output::document_text(format, &document)
+            output::write_document(format, &document)?
         }
         (format @ (OutputFormat::Json | OutputFormat::Yaml), Some(compare)) => {
             let difference = SimulationDifference::between(&document, &compare);
-            output::document_text(format, &Compared { first: document, compare, difference })
+            output::write_document(format, &Compared { first: document, compare, difference })?
         }
     };
-    output::write(&text)?;
     let outcomes = [Some(first.outcome()), second.as_ref().map(Simulated::outcome)];
     Ok(if outcomes.contains(&Some(CommandOutcome::No)) { CommandOutcome::No } else { CommandOutcome::Done })
 }

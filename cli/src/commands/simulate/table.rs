@@ -11,7 +11,7 @@ use crate::output::{self, Columns};
 const TYPES_NAMED: usize = 3;
 
 /// The text of a simulation, and of the one to compare.
-pub(super) fn text(simulation: &Simulation, other: Option<&Simulation>) -> String {
+pub(super) fn text(simulation: &Simulation<'_>, other: Option<&Simulation<'_>>) -> String {
     let Some(other) = other else { return one(simulation) };
     let SimulationDifference { pods, claims, unschedulable, price_usd_per_hour } =
         SimulationDifference::between(simulation, other);
@@ -23,7 +23,7 @@ pub(super) fn text(simulation: &Simulation, other: Option<&Simulation>) -> Strin
     )
 }
 
-fn one(simulation: &Simulation) -> String {
+fn one(simulation: &Simulation<'_>) -> String {
     output::warn(&simulation.warnings);
     let mut parts = Vec::new();
     if !simulation.claims.is_empty() {
@@ -49,18 +49,19 @@ fn one(simulation: &Simulation) -> String {
     parts.join("\n")
 }
 
-fn claims(claims: &[ClaimDocument]) -> String {
+fn claims(claims: &[ClaimDocument<'_>]) -> String {
     let heads = ["CLAIM", "POOL", "INSTANCE TYPES", "ZONES", "CAPACITY", "PODS", "CPU", "MEMORY", "USD/H"];
     let mut table = Columns::new(&heads).right(&[5, 6, 7, 8]);
     for claim in claims {
-        let request = |name: &str| claim.requests.get(name).cloned().unwrap_or_else(|| "0".to_owned());
+        let requests = claim.requests.texts();
+        let request = |name: &str| requests.get(name).cloned().unwrap_or_else(|| "0".to_owned());
         table.row([
-            claim.name.clone(),
-            claim.node_pool.clone(),
-            some_of(&claim.instance_types),
+            claim.name.to_owned(),
+            claim.node_pool.to_owned(),
+            some_of(claim.instance_types.0),
             claim.zones.join(","),
             claim.capacity_types.join(","),
-            claim.pods.len().to_string(),
+            claim.pods.0.len().to_string(),
             request("cpu"),
             request("memory"),
             price(claim),
@@ -78,13 +79,13 @@ const fn why_omitted(omission: BoundOmission) -> &'static str {
 }
 
 /// A price; `~` marks an assumed one.
-fn price(claim: &ClaimDocument) -> String {
+fn price(claim: &ClaimDocument<'_>) -> String {
     let mark = if claim.price_assumed { "~" } else { "" };
     claim.price_usd_per_hour.as_ref().map_or_else(|| "-".to_owned(), |price| format!("{mark}{price}"))
 }
 
-fn some_of(names: &[String]) -> String {
-    let named: Vec<&str> = names.iter().take(TYPES_NAMED).map(String::as_str).collect();
+fn some_of<N: AsRef<str>>(names: &[N]) -> String {
+    let named: Vec<&str> = names.iter().take(TYPES_NAMED).map(AsRef::as_ref).collect();
     match names.len().saturating_sub(TYPES_NAMED) {
         0 => named.join(","),
         more => format!("{} +{more}", named.join(",")),
@@ -95,7 +96,7 @@ fn pods(names: &[String]) -> String {
     some_of(names)
 }
 
-fn summary(simulation: &Simulation) -> String {
+fn summary(simulation: &Simulation<'_>) -> String {
     let summary = &simulation.summary;
     let placed: usize = simulation.existing.iter().map(|node| node.pods.len()).sum();
     let price = summary.price_usd_per_hour.as_deref().unwrap_or("?");

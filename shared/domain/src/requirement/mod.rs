@@ -15,6 +15,6 @@ mod requirement;
 mod requirements;
 
 pub use compatibility::{Conflict, Incompatible, UndefinedKeys};
-pub use operator::{NodeSelectorRequirement, Operator};
+pub use operator::{NodeSelectorRequirement, Operator, WrittenRequirement};
 pub use requirement::{Requirement, RequirementError};
 pub use requirements::Requirements;

@@ -1,5 +1,7 @@
 //! Operators and the written form of a requirement.
 
+use std::borrow::Cow;
+
 crate::words! {
     /// How a requirement's values are meant. Its words are Kubernetes'.
     #[derive(serde::Deserialize)]
@@ -35,4 +37,29 @@ pub struct NodeSelectorRequirement {
     pub values: Vec<String>,
     /// The minimum number of different values that must remain possible.
     pub min_values: Option<u32>,
+}
+
+/// The same, borrowed from what it is the written form of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenRequirement<'r> {
+    /// The label's key.
+    pub key: &'r str,
+    /// How the values are meant.
+    pub operator: Operator,
+    /// In bytewise order.
+    pub values: Vec<Cow<'r, str>>,
+    /// The minimum number of different values that must remain possible.
+    pub min_values: Option<u32>,
+}
+
+impl From<WrittenRequirement<'_>> for NodeSelectorRequirement {
+    fn from(written: WrittenRequirement<'_>) -> Self {
+        let WrittenRequirement { key, operator, values, min_values } = written;
+        Self {
+            key: key.to_owned(),
+            operator,
+            values: values.into_iter().map(Cow::into_owned).collect(),
+            min_values,
+        }
+    }
 }

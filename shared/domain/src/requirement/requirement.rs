@@ -8,11 +8,12 @@
 //!
 //! Source: kubernetes-sigs/karpenter `pkg/scheduling/requirement.go`.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::aliases::normalize;
-use super::operator::{NodeSelectorRequirement, Operator};
+use super::operator::{NodeSelectorRequirement, Operator, WrittenRequirement};
 
 /// How many values the text form shows.
 const SHOWN_VALUES: usize = 5;
@@ -358,19 +359,25 @@ impl Requirement {
     /// The written form: one requirement, or one each for exclusions and for either bound.
     #[must_use]
     pub fn to_node_selector(&self) -> Vec<NodeSelectorRequirement> {
-        let written = |operator, values| NodeSelectorRequirement {
-            key: self.key.clone(),
+        self.written().into_iter().map(NodeSelectorRequirement::from).collect()
+    }
+
+    /// The same, borrowed: lists may have hundreds of values.
+    #[must_use]
+    pub fn written(&self) -> Vec<WrittenRequirement<'_>> {
+        let written = |operator, values| WrittenRequirement {
+            key: &self.key,
             operator,
             values,
             min_values: self.min_values,
         };
-        let listed: Vec<String> = self.values().iter().cloned().collect();
+        let listed: Vec<Cow<'_, str>> = self.values().iter().map(|value| value.as_str().into()).collect();
         if !self.is_bounded() {
             return vec![written(self.operator(), listed)];
         }
         let exclusions = (!listed.is_empty()).then(|| written(Operator::NotIn, listed));
-        let gte = self.gte().map(|bound| written(Operator::Gte, vec![bound.to_string()]));
-        let lte = self.lte().map(|bound| written(Operator::Lte, vec![bound.to_string()]));
+        let gte = self.gte().map(|bound| written(Operator::Gte, vec![bound.to_string().into()]));
+        let lte = self.lte().map(|bound| written(Operator::Lte, vec![bound.to_string().into()]));
         [gte, lte, exclusions].into_iter().flatten().collect()
     }
 }

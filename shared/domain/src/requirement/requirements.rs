@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 
-use super::operator::NodeSelectorRequirement;
+use super::operator::{NodeSelectorRequirement, WrittenRequirement};
 use super::requirement::{Requirement, RequirementError};
 
 /// Requirements by key, all of which have to hold.
@@ -127,8 +127,14 @@ impl Requirements {
     /// The written form, by key, then operator.
     #[must_use]
     pub fn to_node_selectors(&self) -> Vec<NodeSelectorRequirement> {
-        let mut written: Vec<_> = self.iter().flat_map(Requirement::to_node_selector).collect();
-        written.sort_by(|a, b| (&a.key, a.operator.as_str()).cmp(&(&b.key, b.operator.as_str())));
+        self.written().into_iter().map(NodeSelectorRequirement::from).collect()
+    }
+
+    /// The same, borrowed.
+    #[must_use]
+    pub fn written(&self) -> Vec<WrittenRequirement<'_>> {
+        let mut written: Vec<_> = self.iter().flat_map(Requirement::written).collect();
+        written.sort_by(|a, b| (a.key, a.operator.as_str()).cmp(&(b.key, b.operator.as_str())));
         written
     }
 }
