@@ -173,21 +173,25 @@ impl Fill<'_> {
         if self.filling == Filling::LikeFirst {
             self.in_order(pool, filling, Guests::Like);
         }
+        let mut more = true;
         for guests in [Guests::Equals, Guests::All] {
             match self.filling {
-                Filling::InOrder | Filling::LikeFirst | Filling::OrderOrWorth => {
-                    self.in_order(pool, filling, guests);
-                }
-                Filling::ByWorth => {
-                    while self.add_worthiest(pool, filling, guests) {}
-                    self.in_order(pool, filling, guests);
-                }
+                Filling::InOrder | Filling::LikeFirst | Filling::OrderOrWorth => {}
+                Filling::ByWorth => while self.add_worthiest(pool, filling, guests) {},
+            }
+            if more {
+                more = self.in_order(pool, filling, guests);
             }
         }
         true
     }
 
-    fn in_order(&self, pool: &mut Pool<'_>, filling: &mut Filled<'_, '_>, guests: Guests) {
+    /// Adds as many pods of each lane as fit. Returns whether the same for all guests may add more: where all were welcome
+    /// and the claim's class stayed, whatever kept pods out still does, as room only shrinks and neighbours only become
+    /// more. Only pods that look for neighbours may find some now.
+    fn in_order(&self, pool: &mut Pool<'_>, filling: &mut Filled<'_, '_>, guests: Guests) -> bool {
+        let class_turn = filling.scratch.class_turn;
+        let mut all_welcome = true;
         for (bucket, smallest) in self.buckets.fitting() {
             if is_full(smallest, &filling.left) {
                 break;
@@ -196,10 +200,14 @@ impl Fill<'_> {
                 continue;
             }
             for (class, lanes) in &bucket.by_class {
-                if lanes.is_empty()
-                    || !welcome(pool, filling, *class, guests)
-                    || filling.join(pool, *class).is_none()
-                {
+                if lanes.is_empty() {
+                    continue;
+                }
+                if !welcome(pool, filling, *class, guests) {
+                    all_welcome = false;
+                    continue;
+                }
+                if filling.join(pool, *class).is_none() {
                     continue;
                 }
                 for lane in lanes {
@@ -214,6 +222,7 @@ impl Fill<'_> {
                 }
             }
         }
+        !all_welcome || filling.scratch.class_turn != class_turn || !self.followers.is_empty()
     }
 
     /// Adds pods of the lane that is worth most for the share of the free room that it takes. Returns whether any lane
