@@ -121,11 +121,7 @@ fn what_is_not_ready_or_is_being_deleted_gets_no_nodes() {
     let told =
         ["ignoring NodePool `default`: it is being deleted", "no NodePool is left to plan with", "status 1"];
     check(&pool(DELETED, "", ""), &ready_class, &told);
-    let told = [
-        "ignoring NodePool `default`: it is static (`spec.replicas`)",
-        "no NodePool is left to plan with",
-        "status 1",
-    ];
+    let told = ["OnlyStaticNodePools", "NodePool `default` is static (`spec.replicas`)", "status 1"];
     check(&pool("", "replicas: 2", ""), &ready_class, &told);
     let kubelet = "kubelet: {maxPods: \"min(10, max_pods)\"}";
     let told =
