@@ -168,10 +168,13 @@ async fn images<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, 
     Ok(images)
 }
 
-/// Gives conditions that hold the reason that Kubernetes shows: their own type.
+/// Gives conditions the reason that Kubernetes shows: the exact one, and their own type where they hold.
 fn show_reasons(class: &mut Json) {
     let conditions = class.get_mut("conditions").and_then(Json::as_array_mut);
     for condition in conditions.into_iter().flatten().filter_map(Json::as_object_mut) {
+        if let Some(exact) = condition.remove("exact_reason") {
+            condition.insert("reason".to_owned(), exact);
+        }
         let word = |field: &str| condition.get(field).and_then(Json::as_str);
         let holds = word("reason") == Some(ConditionReason::Holds.as_str());
         let shown = word("type").and_then(ConditionType::parse).filter(|_| holds);

@@ -128,6 +128,26 @@ crate::words! {
 }
 
 impl ConditionReason {
+    /// The word that the table's item has for it. Releases that don't know a word can't read the item: a reason that not
+    /// all of them know stands there as another one, with the exact one beside it.
+    #[must_use]
+    pub const fn known_to_all(self) -> Self {
+        if matches!(self, Self::KubeletExpressionsDisabled) {
+            Self::InvalidKubeletConfiguration
+        } else {
+            self
+        }
+    }
+
+    /// What an unknown reason of a later release counts as: nothing but the status is sure, and no launch helps.
+    #[must_use]
+    pub const fn of_later_release(status: ConditionStatus) -> Self {
+        match status {
+            ConditionStatus::True => Self::Holds,
+            ConditionStatus::False | ConditionStatus::Unknown => Self::UnhealthyDependents,
+        }
+    }
+
     /// Whether only a launch can change it: nothing else is against one.
     #[must_use]
     pub fn is_decided_by_launch(self) -> bool {

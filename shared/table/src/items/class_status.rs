@@ -75,7 +75,9 @@ impl ItemForm for ClassStatus {
         to.list("conditions", &self.conditions, |condition, to| {
             to.text("type", condition.condition.as_str());
             to.text("status", condition.status.as_str());
-            to.text("reason", condition.reason.as_str());
+            let known = condition.reason.known_to_all();
+            to.text("reason", known.as_str());
+            to.text_if(EXACT_REASON, (known != condition.reason).then(|| condition.reason.as_str()));
             to.text("message", &condition.message);
             to.time("since", condition.since);
             to.number("observed_generation", condition.observed_generation);
@@ -164,11 +166,18 @@ fn parse_shift_end(text: &str) -> Option<ShiftEnd> {
     if text == OPEN_SHIFT { Some(ShiftEnd::Open) } else { text.parse().ok().map(ShiftEnd::At) }
 }
 
+/// The reason of a condition, where `reason` is a word for it that earlier releases know.
+const EXACT_REASON: &str = "exact_reason";
+
+/// A reason of a later release is no error: the whole cluster would stand still for a word.
 fn read_condition(from: Fields<'_>) -> Result<Condition, FieldError> {
+    let status = from.word("status", ConditionStatus::parse)?;
+    let known = ConditionReason::parse(from.text("reason")?);
+    let reason = from.text_if(EXACT_REASON)?.and_then(ConditionReason::parse).or(known);
     Ok(Condition {
         condition: from.word("type", ConditionType::parse)?,
-        status: from.word("status", ConditionStatus::parse)?,
-        reason: from.word("reason", ConditionReason::parse)?,
+        status,
+        reason: reason.unwrap_or(ConditionReason::of_later_release(status)),
         message: from.string("message")?,
         since: from.time("since")?,
         observed_generation: from.u64("observed_generation")?,

@@ -7,7 +7,7 @@ use tenon_domain::catalog::LearnedRecord;
 use tenon_domain::claim::{
     Claim, ClaimState, CommandRole, Consolidatable, Drift, DriftReason, LaunchedInstance, Terms,
 };
-use tenon_domain::class_status::ClassStatus;
+use tenon_domain::class_status::{ClassStatus, Condition, ConditionReason, ConditionStatus};
 use tenon_domain::command::CommandState;
 use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
 use tenon_domain::launch_verdict::ClassVerdicts;
@@ -353,6 +353,53 @@ fn a_class_and_its_verdicts_share_an_item() {
         from_item::<ClassVerdicts>(&key, &to_item(&class_status())).unwrap(),
         ClassVerdicts::default()
     );
+}
+
+/// The class's conditions, each with this reason, and the item.
+fn class_of(status: ConditionStatus, reason: ConditionReason) -> (ClassStatus, Item) {
+    let of = |condition: &Condition| Condition { status, reason, next_try: None, ..condition.clone() };
+    let conditions = class_status().conditions.iter().map(of).collect();
+    let class = ClassStatus { conditions, ..class_status() };
+    let item = to_item(&class);
+    (class, item)
+}
+
+fn each_condition(item: &mut Item, change: impl Fn(&mut Item)) {
+    let Some(Value::L(conditions)) = item.get_mut("conditions") else { panic!() };
+    for condition in conditions {
+        let Value::M(fields) = condition else { panic!() };
+        change(fields);
+    }
+}
+
+/// A release reads what the one before it wrote, and the other way round.
+#[test]
+fn a_reason_of_another_release_is_no_error() {
+    let key = keys::node_class(&cluster(), &class_status().name);
+    let check = |status: ConditionStatus, expected: ConditionReason| {
+        let (class, mut item) = class_of(status, expected);
+        each_condition(&mut item, |fields| {
+            fields.insert("reason".into(), Value::text("ReasonOfLater"));
+            fields.insert("exact_reason".into(), Value::text("ExactReasonOfLater"));
+        });
+        assert_eq!(from_item::<ClassStatus>(&key, &item).unwrap(), class);
+    };
+    check(ConditionStatus::True, ConditionReason::Holds);
+    check(ConditionStatus::False, ConditionReason::UnhealthyDependents);
+    check(ConditionStatus::Unknown, ConditionReason::UnhealthyDependents);
+}
+
+#[test]
+fn a_reason_that_earlier_releases_cant_read_stands_beside_one_that_they_can() {
+    let key = keys::node_class(&cluster(), &class_status().name);
+    let (class, mut item) = class_of(ConditionStatus::False, ConditionReason::KubeletExpressionsDisabled);
+    assert_eq!(from_item::<ClassStatus>(&key, &item).unwrap(), class);
+    each_condition(&mut item, |fields| {
+        assert_eq!(fields["reason"].as_text(), Some("InvalidKubeletConfiguration"));
+        fields.insert("exact_reason".into(), Value::text("ReasonOfLater"));
+    });
+    let (earlier, _) = class_of(ConditionStatus::False, ConditionReason::InvalidKubeletConfiguration);
+    assert_eq!(from_item::<ClassStatus>(&key, &item).unwrap(), earlier);
 }
 
 #[test]
