@@ -25,7 +25,14 @@ use super::report::{Reason, Shortfall, UnschedulableCause};
 pub(crate) fn not_ready(input: &PoolInput) -> Option<Reason> {
     match &input.readiness {
         PoolReadiness::Ready => None,
-        PoolReadiness::NodeClassNotFound(class) => Some(Reason::NodeClassNotFound { class: class.clone() }),
+        PoolReadiness::NodeClassNotFound(class) => {
+            let wanted = &input.pool.template.node_class;
+            Some(if wanted.is_served() {
+                Reason::NodeClassNotFound { class: class.clone() }
+            } else {
+                Reason::NodeClassNotServed { kind: wanted.kind.clone(), group: wanted.group.clone() }
+            })
+        }
         PoolReadiness::NotReady(waiting) => Some(Reason::NodeClassNotReady { waiting: waiting.clone() }),
     }
 }

@@ -109,6 +109,13 @@ pub enum Reason {
         /// Its name.
         class: NodeClassName,
     },
+    /// The pool names a kind of class that Tenon doesn't serve.
+    NodeClassNotServed {
+        /// `nodeClassRef.kind`.
+        kind: String,
+        /// `nodeClassRef.group`.
+        group: String,
+    },
     /// The pool's node class, or its evidence, isn't ready.
     NodeClassNotReady {
         /// The awaited evidence.
@@ -259,6 +266,11 @@ impl fmt::Display for Reason {
             Self::NodeClassNotFound { class } => {
                 write!(f, "EC2NodeClass `{class}` doesn't exist: create it, or correct `nodeClassRef`")
             }
+            Self::NodeClassNotServed { kind, group } => write!(
+                f,
+                "its `nodeClassRef` is kind `{kind}` of group `{group}`, and Tenon serves kind `EC2NodeClass` of group \
+                 `karpenter.k8s.aws`: correct it"
+            ),
             Self::NodeClassNotReady { waiting } => write!(f, "{waiting}"),
             Self::TaintsNotTolerated { taints } => {
                 write!(f, "untolerated taints {}: add a toleration to the pod", quoted(taints.iter()))

@@ -33,7 +33,14 @@ fn refusals_say_why() {
     check_reason(&input(one(gated), vec![default_pool()]), "SchedulingGated");
     let mut missing = default_pool();
     missing.readiness = PoolReadiness::NodeClassNotFound(NodeClassName::parse("gone").unwrap());
-    check_reason(&input(one(plain()), vec![missing]), "NodeClassNotFound");
+    check_reason(&input(one(plain()), vec![missing.clone()]), "NodeClassNotFound");
+    missing.pool.template.node_class.kind = "AKSNodeClass".to_owned();
+    let report = check_reason(&input(one(plain()), vec![missing]), "NodeClassNotServed");
+    assert_eq!(
+        report.unschedulable[0].message(),
+        "NodePool `default`: its `nodeClassRef` is kind `AKSNodeClass` of group `karpenter.k8s.aws`, and Tenon serves kind \
+         `EC2NodeClass` of group `karpenter.k8s.aws`: correct it"
+    );
     let mut tainted = default_pool();
     tainted.pool.template.taints = vec![Taint::new("dedicated", TaintEffect::NoSchedule)];
     check_reason(&input(one(plain()), vec![tainted.clone()]), "TaintsNotTolerated");
