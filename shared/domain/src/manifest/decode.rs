@@ -146,6 +146,11 @@ impl Wrong {
         Self { place: None, missing: None, message, remedy }
     }
 
+    /// The message and the remedy.
+    pub(super) fn told(self) -> (String, String) {
+        (self.message, self.remedy)
+    }
+
     fn at(mut self, at: &At<'_, '_>) -> Self {
         self.place.get_or_insert_with(|| at.place.to_string());
         self

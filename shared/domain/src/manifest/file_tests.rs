@@ -47,6 +47,11 @@ fn a_job_makes_the_pods_that_are_left_to_do() {
     // A queue of work: nothing starts once one has succeeded.
     check("parallelism: 5,", "{succeeded: 1, active: 2}", 2);
     check("parallelism: 5,", "{}", 5);
+    let indexed = "completionMode: Indexed, parallelism: 9, completions: 9, backoffLimitPerIndex: 1,";
+    check(indexed, "{}", 9);
+    check(indexed, "{succeeded: 2, completedIndexes: \"1,5\", failedIndexes: \"0,2-4\"}", 3);
+    check(indexed, "{failedIndexes: \"0-8\"}", 0);
+    check(indexed, "{failedIndexes: \"a,3-1,7\"}", 8);
 }
 
 #[test]
@@ -187,6 +192,14 @@ fn what_an_api_server_refuses_is_warned_of() {
         "spec.containers[0].ports[1]",
         "host port `80` is given twice",
     );
+    let of_addresses = |a: &str, b: &str| {
+        let port = |n: u16, ip: &str| format!("{{hostPort: 80, containerPort: {n}, hostIP: \"{ip}\"}}");
+        container(&format!("ports: [{}, {}]", port(80, a), port(81, b)))
+    };
+    let same = of_addresses("10.0.0.1", "10.0.0.1");
+    check(&same, "spec.containers[0].ports[1]", "host port `80` is given twice");
+    // An API server compares the addresses as they are written.
+    assert_eq!(warned(&of_addresses("", "0.0.0.0")).1, [""; 0]);
     let set = |selector: &str| {
         format!(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: a}}\nspec: {{{selector} template: {{metadata: \
@@ -196,12 +209,22 @@ fn what_an_api_server_refuses_is_warned_of() {
     check(&set(""), "spec.selector", "required, but not given");
     let other = set("selector: {matchLabels: {a: c}},");
     check(&other, "spec.selector", "selects other pods than the template's");
+    for empty in ["{}", "{matchLabels: {}}"] {
+        let message = "selects nothing: `matchLabels` or `matchExpressions` are required";
+        check(&set(&format!("selector: {empty},")), "spec.selector", message);
+    }
+    let message = "operator `In` of `a` needs at least one value";
+    let unreadable = set("selector: {matchExpressions: [{key: a, operator: In}]},");
+    check(&unreadable, "spec.selector", message);
     assert_eq!(warned(&set("selector: {matchLabels: {a: b}},")).1, [""; 0]);
 }
 
 #[test]
 fn a_file_without_objects_is_warned_of() {
-    for text in ["", "\n# nothing\n", "---\n---\n", "apiVersion: v1\nkind: List\nitems: []\n"] {
+    let list = |items: &str| format!("apiVersion: v1\nkind: List\nitems: {items}\n");
+    let (empty, null, nested) =
+        (list("[]"), list("null"), list("[{apiVersion: v1, kind: PodList, items: null}]"));
+    for text in ["", "\n# nothing\n", "---\n---\n", &empty, &null, &nested] {
         assert_eq!(warned(text).1, [": it holds no object"], "{text}");
     }
 }

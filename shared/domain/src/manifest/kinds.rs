@@ -134,11 +134,15 @@ fn is_named_list(object: &Value) -> bool {
         .any(|(known, version)| *known == wanted && text("apiVersion").is_none_or(|given| given == *version))
 }
 
-/// Visits an object, or each item of a list.
-pub(super) fn each_item(object: &Value, visit: &mut impl FnMut(&Value)) {
-    match object.get("items").and_then(Value::as_array) {
-        Some(items) if item_kind(object).is_some() => items.iter().for_each(|item| each_item(item, visit)),
-        Some(_) | None => visit(object),
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.get("items").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Visits an object, or each item of a list with the kind that the list gives it.
+pub(super) fn each_item(object: &Value, listed: Option<&str>, visit: &mut impl FnMut(&Value, Option<&str>)) {
+    match item_kind(object) {
+        Some(kind) => items(object).for_each(|item| each_item(item, kind, visit)),
+        None => visit(object, listed),
     }
 }
 
@@ -151,9 +155,8 @@ pub(super) fn read_document(at: At<'_, '_>, into: &mut Collected) {
 
 fn read_item(at: At<'_, '_>, kind: Option<&str>, into: &mut Collected) {
     if let Some(kind) = item_kind(at.value) {
-        let items = at.value.get("items").and_then(Value::as_array).into_iter().flatten();
         let list = at.key("items", at.value);
-        items.enumerate().for_each(|(index, item)| read_item(list.index(index, item), kind, into));
+        items(at.value).enumerate().for_each(|(index, item)| read_item(list.index(index, item), kind, into));
     } else if is_named_list(at.value) {
         match at.value.get("items") {
             None => at.place.missing("items", "the list's objects, or `items: []`"),

@@ -182,8 +182,8 @@ pub fn read_files(files: &[(&str, &str)]) -> Result<ReadManifests, ManifestError
         }
         let mut is_empty = problems.is_empty();
         for yaml::YamlDocument { value, lines } in documents.documents {
-            kinds::each_item(&value, &mut |item| {
-                stated.add(item);
+            kinds::each_item(&value, None, &mut |item, listed| {
+                stated.add(item, listed);
                 is_empty &= item.is_null();
             });
             context.begin(lines);
@@ -222,7 +222,7 @@ pub(crate) fn document(text: &str) -> Result<Value, String> {
 pub fn objects(file: &str, text: &str) -> Vec<Value> {
     let mut objects = Vec::new();
     for document in &yaml::parse(file, text).documents {
-        kinds::each_item(&document.value, &mut |item| objects.push(item.clone()));
+        kinds::each_item(&document.value, None, &mut |item, _listed| objects.push(item.clone()));
     }
     objects.retain(Value::is_object);
     objects

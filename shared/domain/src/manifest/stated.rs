@@ -71,14 +71,20 @@ impl StatedStatuses {
         self.node_classes.get(name.as_str()).unwrap_or(NOTHING)
     }
 
-    /// Adds the status of an object, if it is a NodePool or an EC2NodeClass.
-    pub(super) fn add(&mut self, object: &Value) {
+    /// Adds the status of an object, if it is a NodePool or an EC2NodeClass of Karpenter's. `listed` is the kind that a
+    /// list gives its items.
+    pub(super) fn add(&mut self, object: &Value, listed: Option<&str>) {
         let Some(name) = object.pointer("/metadata/name").and_then(Value::as_str) else { return };
-        match object.get("kind").and_then(Value::as_str) {
-            Some("NodePool") => {
+        let text = |key: &str| object.get(key).and_then(Value::as_str);
+        let version = text("apiVersion");
+        let is_of = |wanted: &str| {
+            version.is_none_or(|version| version.split_once('/').is_some_and(|(group, _)| group == wanted))
+        };
+        match text("kind").or(listed) {
+            Some("NodePool") if is_of("karpenter.sh") => {
                 self.node_pools.insert(name.to_owned(), readiness(object));
             }
-            Some("EC2NodeClass") => {
+            Some("EC2NodeClass") if is_of("karpenter.k8s.aws") => {
                 let listed = object.pointer("/status/capacityReservations").and_then(Value::as_array);
                 let reservations = listed.into_iter().flatten().filter_map(reservation).collect();
                 let class = StatedClass { readiness: readiness(object), reservations };
@@ -164,7 +170,7 @@ mod tests {
         let mut statuses = StatedStatuses::default();
         let status = json!({"conditions": conditions});
         for kind in ["NodePool", "EC2NodeClass"] {
-            statuses.add(&json!({"kind": kind, "metadata": {"name": "a"}, "status": status.clone()}));
+            statuses.add(&json!({"kind": kind, "metadata": {"name": "a"}, "status": status.clone()}), None);
         }
         assert_eq!(*statuses.node_pool(&NodePoolName::parse("a").unwrap()), expected, "{status}");
         let class = statuses.node_class(&NodeClassName::parse("a").unwrap());
@@ -191,14 +197,38 @@ mod tests {
     }
 
     #[test]
+    fn a_list_gives_its_kind_and_another_groups_objects_have_no_say() {
+        let ready =
+            |status: &str| json!({"conditions": [{"type": "Ready", "status": status, "reason": "No"}]});
+        let object = |head: Value, status: &str| {
+            let mut object = json!({"metadata": {"name": "a"}, "status": ready(status)});
+            for (key, value) in head.as_object().unwrap() {
+                object[key] = value.clone();
+            }
+            object
+        };
+        let mut statuses = StatedStatuses::default();
+        let name = NodePoolName::parse("a").unwrap();
+        statuses.add(&object(json!({}), "True"), Some("NodePool"));
+        assert_eq!(*statuses.node_pool(&name), StatedReadiness::Ready);
+        for version in ["eks.amazonaws.com/v1", "v1"] {
+            statuses.add(&object(json!({"apiVersion": version, "kind": "NodePool"}), "False"), None);
+            assert_eq!(*statuses.node_pool(&name), StatedReadiness::Ready, "{version}");
+        }
+        statuses.add(&object(json!({"apiVersion": "karpenter.sh/v1"}), "False"), Some("NodePool"));
+        assert_eq!(*statuses.node_pool(&name), StatedReadiness::NotReady { reason: "No".to_owned() });
+    }
+
+    #[test]
     fn reservations_are_read_and_malformed_ones_are_none() {
         let mut statuses = StatedStatuses::default();
-        statuses.add(&json!({"kind": "EC2NodeClass", "metadata": {"name": "a"}, "status": {"capacityReservations": [
+        let object = json!({"kind": "EC2NodeClass", "metadata": {"name": "a"}, "status": {"capacityReservations": [
             {"id": "cr-1", "availabilityZone": "us-east-1a", "instanceType": "m5.large", "ownerID": "123456789012",
                 "instanceMatchCriteria": "targeted", "reservationType": "default", "state": "active"},
             {"id": "cr-2", "availabilityZone": "us-east-1b", "instanceType": "p5.48xlarge",
                 "reservationType": "capacity-block", "state": "expiring"},
-            {"id": "x", "availabilityZone": "us-east-1b", "instanceType": "m5.large"}, 7]}}));
+            {"id": "x", "availabilityZone": "us-east-1b", "instanceType": "m5.large"}, 7]}});
+        statuses.add(&object, None);
         let class = statuses.node_class(&NodeClassName::parse("a").unwrap());
         let told: Vec<(&str, &str, &str)> = class
             .reservations

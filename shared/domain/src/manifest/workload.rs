@@ -45,12 +45,13 @@ struct Ordinals {
 
 /// `status` of a Job.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct JobStatus {
     #[serde(deserialize_with = "within::<0, MOST, _, _>")]
     active: Option<u32>,
     #[serde(deserialize_with = "within::<0, MOST, _, _>")]
     succeeded: Option<u32>,
+    failed_indexes: String,
     conditions: Vec<JobCondition>,
 }
 
@@ -150,13 +151,20 @@ fn check_selector(at: At<'_, '_>, meta: &ObjectMeta, template: &PodShape) {
         place.warn("required, but not given: an API server refuses it", "add the labels of its template");
         return;
     };
-    let fits = reread::<LabelSelector, Wrong>(written)
-        .is_ok_and(|selector| !selector.requirements.is_empty() && selector.matches(&template.labels));
-    if !fits {
-        place.warn(
-            "selects other pods than the template's: an API server refuses it",
-            "write labels of `spec.template.metadata.labels`",
-        );
+    let labels = "write labels of `spec.template.metadata.labels`";
+    match reread::<LabelSelector, Wrong>(written) {
+        Err(wrong) => {
+            let (message, remedy) = wrong.told();
+            place.warn(format!("{message}: an API server refuses it"), remedy);
+        }
+        Ok(selector) if selector.requirements.is_empty() => place.warn(
+            "selects nothing: `matchLabels` or `matchExpressions` are required: an API server refuses it",
+            labels,
+        ),
+        Ok(selector) if !selector.matches(&template.labels) => {
+            place.warn("selects other pods than the template's: an API server refuses it", labels);
+        }
+        Ok(_) => {}
     }
 }
 
@@ -171,7 +179,7 @@ impl ControllerSpec {
         // The API server's default.
         let completions = self.completions.or(self.parallelism.is_none().then_some(1));
         let needed = match completions {
-            Some(completions) => completions.saturating_sub(succeeded),
+            Some(completions) => completions.saturating_sub(succeeded).saturating_sub(status.failed()),
             None if succeeded > 0 => status.active.unwrap_or(0),
             None => u32::MAX,
         };
@@ -180,6 +188,16 @@ impl ControllerSpec {
 }
 
 impl JobStatus {
+    /// How many indexes have failed for good; what isn't an index or a range, as in `0,2-4`, is none.
+    fn failed(&self) -> u32 {
+        let count = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+            last.checked_sub(first)?.checked_add(1)
+        };
+        self.failed_indexes.split(',').filter_map(count).fold(0, u32::saturating_add)
+    }
+
     /// Whether it starts no other pod: it has ended, or is about to.
     fn is_finished(&self) -> bool {
         const ENDS: [&str; 4] = ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"];

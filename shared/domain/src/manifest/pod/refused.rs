@@ -167,7 +167,7 @@ fn label_keys_without_selector(spec: &PodSpec, place: &Place<'_>) {
     }
 }
 
-/// A pod has each host port once.
+/// A pod has each host port once. Addresses count as they are written: an absent one isn't `0.0.0.0`.
 fn repeated_host_ports(spec: &PodSpec, place: &Place<'_>) {
     let list = place.key("containers");
     let mut seen = BTreeSet::new();
@@ -177,7 +177,7 @@ fn repeated_host_ports(spec: &PodSpec, place: &Place<'_>) {
         for (index, KeepUnknown(port)) in container.ports.iter().enumerate() {
             let Some(host_port) = spec.host_port(port) else { continue };
             let number = host_port.port;
-            if !seen.insert(host_port) {
+            if !seen.insert((host_port, port.host_ip.is_empty())) {
                 let what = format!("host port `{number}` is given twice");
                 warn(&ports.index(index), &what, "keep one of them");
             }
