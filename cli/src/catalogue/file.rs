@@ -14,7 +14,7 @@ use tenon_domain::catalog::describe::{InstanceTypeInfo, Limits, facts};
 use tenon_domain::id::{InstanceType, Zone, ZoneId};
 use tenon_domain::money::UsdPerHour;
 
-use super::{PriceOrigin, RegionCatalog, TypesScope, names, read_facts};
+use super::{OfferedOrigin, PriceOrigin, RegionCatalog, TypesScope, names, read_facts};
 use crate::errors::{Failure, Problem, did_you_mean};
 
 /// The most that a packed file may be unpacked: the whole catalogue of a region has about 2 MB.
@@ -110,6 +110,7 @@ impl CatalogFile {
             });
             catalog.offerings.offered =
                 offered.into_iter().filter(|(name, _)| catalog.types.contains_key(name)).collect();
+            catalog.offered_origin = OfferedOrigin::Given;
         }
         if let Some(prices) = on_demand_prices.and_then(|given| reading.entries("onDemandPrices", given)) {
             catalog.on_demand = reading.types("onDemandPrices", prices, &known, |reading, name, price| {

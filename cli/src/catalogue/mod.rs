@@ -43,6 +43,15 @@ pub(crate) enum PriceOrigin {
     Borrowed,
 }
 
+/// Where it comes from which zone offers which types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OfferedOrigin {
+    /// The build: its names of zones are another account's.
+    BuiltIn,
+    /// A file, with the user's own names.
+    Given,
+}
+
 /// Where spot prices come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpotOrigin {
@@ -66,6 +75,8 @@ pub(crate) struct RegionCatalog {
     pub(crate) types: BTreeMap<InstanceType, Arc<InstanceTypeFacts>>,
     /// Where they are offered.
     pub(crate) offerings: ZoneOfferings,
+    /// The origin of what they offer.
+    pub(crate) offered_origin: OfferedOrigin,
     /// On-demand prices.
     pub(crate) on_demand: BTreeMap<InstanceType, UsdPerHour>,
     /// Their origin.
@@ -98,6 +109,7 @@ impl RegionCatalog {
             region: region.clone(),
             types,
             offerings: ZoneOfferings { zones, offered },
+            offered_origin: OfferedOrigin::BuiltIn,
             on_demand: data.on_demand.clone(),
             origin: if own { PriceOrigin::Own } else { PriceOrigin::Borrowed },
             spot: None,
@@ -146,7 +158,7 @@ impl RegionCatalog {
     }
 
     /// The same with the zone ids that classes state: each account has its own. Zones without one keep theirs, or get
-    /// one that is left.
+    /// one that is left. What the build says of a zone goes with its id; a file's word is about names.
     pub(crate) fn of_account(&self, classes: &[Ec2NodeClass]) -> Cow<'_, Self> {
         let subnets = classes.iter().flat_map(|class| &class.status_subnets);
         let stated: BTreeMap<&Zone, &ZoneId> = subnets
@@ -168,7 +180,37 @@ impl RegionCatalog {
                 *id = found.clone();
             }
         }
+        own.rename(&self.offerings.zones);
         Cow::Owned(own)
+    }
+
+    /// Gives built-in offerings, and the spot prices assumed for them, the names that zones have now instead of those that
+    /// they had `before`.
+    fn rename(&mut self, before: &BTreeMap<Zone, ZoneId>) {
+        if self.offered_origin == OfferedOrigin::Given {
+            return;
+        }
+        let now = &self.offerings.zones;
+        let by_id: BTreeMap<&ZoneId, &Zone> = now.iter().map(|(zone, id)| (id, zone)).collect();
+        let known: BTreeSet<&ZoneId> = before.values().collect();
+        // An id that the build doesn't know is one of those that the account lacks.
+        let mut others = now.iter().filter(|(_, id)| !known.contains(*id)).map(|(zone, _)| zone);
+        let names: BTreeMap<&Zone, Zone> = before
+            .iter()
+            .map(|(zone, id)| {
+                let name = by_id.get(id).copied().or_else(|| others.next());
+                (zone, name.unwrap_or(zone).clone())
+            })
+            .collect();
+        let name = |zone: &Zone| names.get(zone).unwrap_or(zone).clone();
+        for zones in self.offerings.offered.values_mut() {
+            *zones = zones.iter().map(name).collect();
+        }
+        if self.spot_origin == SpotOrigin::Assumed {
+            for prices in self.spot.iter_mut().flat_map(BTreeMap::values_mut) {
+                *prices = prices.iter().map(|(zone, price)| (name(zone), *price)).collect();
+            }
+        }
     }
 
     /// The subnets of a class's status; `None` without any, and then its nodes can be in every zone.
@@ -236,4 +278,52 @@ fn read_facts<'a>(
 /// Names of a set of types.
 pub(crate) fn names<'a>(types: impl Iterator<Item = &'a InstanceType>) -> BTreeSet<&'a str> {
     types.map(InstanceType::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tenon_domain::manifest;
+
+    use super::*;
+
+    /// A class whose account has the ids of the first two zones the other way round.
+    fn swapped(catalog: &RegionCatalog) -> Vec<Ec2NodeClass> {
+        let zones: Vec<(&Zone, &ZoneId)> = catalog.offerings.zones.iter().take(2).collect();
+        let [(first, first_id), (second, second_id)] = zones[..] else { unreachable!() };
+        let text = format!(
+            "apiVersion: karpenter.k8s.aws/v1\nkind: EC2NodeClass\nmetadata: {{name: a}}\nspec: {{role: nodes, \
+             amiSelectorTerms: [{{alias: al2023@latest}}], subnetSelectorTerms: [{{id: subnet-0a}}], \
+             securityGroupSelectorTerms: [{{id: sg-1}}]}}\nstatus: {{subnets: [{{id: subnet-0a, zone: {first}, zoneID: \
+             {second_id}}}, {{id: subnet-0b, zone: {second}, zoneID: {first_id}}}]}}\n"
+        );
+        manifest::read_files(&[("a.yaml", text.as_str())]).unwrap().manifests.node_classes
+    }
+
+    /// The ids of the zones that offer a type, and those with a spot price.
+    fn by_id(catalog: &RegionCatalog) -> BTreeMap<&InstanceType, [BTreeSet<&ZoneId>; 2]> {
+        let id = |zone: &Zone| catalog.offerings.zones.get(zone).unwrap();
+        let spot = catalog.spot.as_ref().unwrap();
+        let of = |(name, zones)| {
+            let (name, zones): (&InstanceType, &BTreeSet<Zone>) = (name, zones);
+            let priced = spot.get(name).into_iter().flatten().map(|(zone, _)| id(zone));
+            (name, [zones.iter().map(id).collect(), priced.collect()])
+        };
+        catalog.offerings.offered.iter().map(of).collect()
+    }
+
+    #[test]
+    fn what_a_zone_offers_goes_with_its_id_unless_a_file_says_it() {
+        let region = PRICED_REGION.parse().unwrap();
+        let mut catalog = RegionCatalog::built_in(&region, TypesScope::ForNodes).unwrap().with_spot();
+        let classes = swapped(&catalog);
+        let own = catalog.of_account(&classes);
+        assert_ne!(own.offerings.zones, catalog.offerings.zones);
+        assert_ne!(own.offerings.offered, catalog.offerings.offered);
+        assert_eq!(by_id(&own), by_id(&catalog));
+        catalog.offered_origin = OfferedOrigin::Given;
+        let own = catalog.of_account(&classes);
+        assert_ne!(own.offerings.zones, catalog.offerings.zones);
+        assert_eq!(own.offerings.offered, catalog.offerings.offered);
+        assert_eq!(own.spot, catalog.spot);
+    }
 }
