@@ -113,11 +113,11 @@ fn what_is_not_ready_or_is_being_deleted_gets_no_nodes() {
     check(&ready_pool, &class("", "", &conditions), &told);
     let told = ["EC2NodeClass `default` isn't ready: it is being deleted", "status 1"];
     check(&ready_pool, &class(DELETED, "", SUBNETS), &told);
-    check(
-        &pool("", "", &not("NoClass")),
-        &ready_class,
-        &["(its own `Ready` isn't True: NoClass)", "status 1"],
-    );
+    let told = ["NodePool `default` gets no new nodes: NodePool `default` isn't ready: NoClass", "status 1"];
+    check(&pool("", "", &not("NoClass")), &ready_class, &told);
+    let conditions = format!("{SUBNETS}, conditions: [{{type: Ready, status: \"True\", reason: Ready}}]");
+    let told = ["though its own `Ready` isn't True (NoClass): EC2NodeClass `default` is ready", "status 0"];
+    check(&pool("", "", &not("NoClass")), &class("", "", &conditions), &told);
     let told =
         ["ignoring NodePool `default`: it is being deleted", "no NodePool is left to plan with", "status 1"];
     check(&pool(DELETED, "", ""), &ready_class, &told);

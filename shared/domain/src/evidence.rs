@@ -200,6 +200,13 @@ pub enum Waiting {
         /// The reason of its first condition that isn't True.
         reason: String,
     },
+    /// A NodePool isn't ready by its own status, which only a simulation asks: functions judge its class.
+    NodePoolNotReady {
+        /// The pool.
+        pool: String,
+        /// The reason of its condition.
+        reason: String,
+    },
     /// EC2 refuses a pool's launches, whatever the offering.
     LaunchRefused {
         /// The pool.
@@ -227,11 +234,11 @@ pub enum Waiting {
 }
 
 impl Waiting {
-    /// The part of the reason that makes it a different one: the class's own reason. An age doesn't.
+    /// The part of the reason that makes it a different one: the class's or the pool's own reason. An age doesn't.
     #[must_use]
     pub fn condition(&self) -> Option<&str> {
         match self {
-            Self::NodeClassNotReady { reason, .. } => Some(reason),
+            Self::NodeClassNotReady { reason, .. } | Self::NodePoolNotReady { reason, .. } => Some(reason),
             Self::LaunchRefused { code, .. } => Some(code),
             Self::CatalogNotHydrated { part } | Self::CatalogStale { part, .. } => Some(part.as_str()),
             Self::SnapshotMissing
@@ -289,6 +296,9 @@ impl fmt::Display for Waiting {
             ),
             Self::NodeClassNotReady { class, reason } => {
                 write!(f, "EC2NodeClass `{class}` isn't ready: {reason}: its conditions say what to do")
+            }
+            Self::NodePoolNotReady { pool, reason } => {
+                write!(f, "NodePool `{pool}` isn't ready: {reason}: its conditions say what to do")
             }
             Self::LaunchRefused { pool, code, message, until } => {
                 write!(f, "EC2 refuses launches of NodePool `{pool}` ({code}")?;

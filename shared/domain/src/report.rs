@@ -271,7 +271,9 @@ impl Report {
         let (kind, name, shown) = match waiting {
             Waiting::NodeClassNotReady { class, .. } => (SubjectKind::Class, class.clone(), Shown::Event),
             Waiting::LaunchRefused { pool, .. } => (SubjectKind::Pool, pool.clone(), Shown::LaunchRefused),
-            Waiting::NodesNotJoining { pool, .. } => (SubjectKind::Pool, pool.clone(), Shown::Waiting),
+            Waiting::NodesNotJoining { pool, .. } | Waiting::NodePoolNotReady { pool, .. } => {
+                (SubjectKind::Pool, pool.clone(), Shown::Waiting)
+            }
             Waiting::CatalogNotHydrated { .. }
             | Waiting::CatalogStale { .. }
             | Waiting::SnapshotMissing

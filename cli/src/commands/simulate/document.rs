@@ -282,6 +282,7 @@ impl WaitingDocument {
             Waiting::SnapshotMissing
             | Waiting::SnapshotAhead { .. }
             | Waiting::SnapshotTooLarge { .. }
+            | Waiting::NodePoolNotReady { .. }
             | Waiting::LaunchRefused { .. }
             | Waiting::NodesNotJoining { .. }
             | Waiting::ClusterNotRegistered

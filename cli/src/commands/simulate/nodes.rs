@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use tenon_domain::api::{Node, NodeClaimObject, Pod};
+use tenon_domain::api::{Node, Pod};
 use tenon_domain::id::{NodeName, NodePoolName};
 use tenon_domain::labels;
 use tenon_domain::manifest::Manifests;
@@ -13,14 +13,13 @@ use tenon_planning::provision::{ExistingNode, NodeKind, Occupancy};
 
 /// The nodes that are being deleted, themselves or by their NodeClaims: they have no room, and their pods leave.
 pub(super) fn leaving(manifests: &Manifests) -> BTreeSet<NodeName> {
-    let claims: Vec<&NodeClaimObject> =
-        manifests.node_claims.iter().filter(|claim| claim.meta.deleted_at.is_some()).collect();
-    let is_of = |claim: &NodeClaimObject, node: &Node| {
-        let by_name = claim.node_name.as_deref() == Some(node.name.as_str());
-        by_name || (claim.provider_id.is_some() && claim.provider_id == node.provider_id)
+    let claims = || manifests.node_claims.iter().filter(|claim| claim.meta.deleted_at.is_some());
+    let names: BTreeSet<&str> = claims().filter_map(|claim| claim.node_name.as_deref()).collect();
+    let instances: BTreeSet<_> = claims().filter_map(|claim| claim.provider_id.as_ref()).collect();
+    let leaves = |node: &&Node| {
+        let claimed = || node.provider_id.as_ref().is_some_and(|id| instances.contains(id));
+        node.meta.deleted_at.is_some() || names.contains(node.name.as_str()) || claimed()
     };
-    let leaves =
-        |node: &&Node| node.meta.deleted_at.is_some() || claims.iter().any(|claim| is_of(claim, node));
     manifests.nodes.iter().filter(leaves).map(|node| node.name.clone()).collect()
 }
 

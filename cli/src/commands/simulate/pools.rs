@@ -52,7 +52,7 @@ pub(super) fn pools(
         let wanted = &pool.template.node_class;
         let found = classes.get(&wanted.name).filter(|_| wanted.is_served());
         let readiness = readiness(pool, found.map(|(class, _)| *class), statuses);
-        warnings.extend(obstacle(pool, &readiness, statuses.node_pool(&pool.name)));
+        warnings.extend(obstacle(pool, &readiness, statuses));
         pools.push(PoolInput {
             pool: pool.clone(),
             types: found.map(|(_, types)| Arc::clone(types)).unwrap_or_default(),
@@ -83,7 +83,8 @@ fn ignored(pool: &NodePool) -> Option<&'static str> {
     }
 }
 
-/// Whether claims can be made of a pool. A class that waits for a launch says more than its pool.
+/// Whether claims can be made of a pool. Its own `Ready` counts only where its class says nothing: in a cluster it is
+/// made from the class's, and launches don't ask it.
 fn readiness(pool: &NodePool, class: Option<&Ec2NodeClass>, statuses: &StatedStatuses) -> PoolReadiness {
     let name = &pool.template.node_class.name;
     let Some(class) = class else { return PoolReadiness::NodeClassNotFound(name.clone()) };
@@ -97,39 +98,41 @@ fn readiness(pool: &NodePool, class: Option<&Ec2NodeClass>, statuses: &StatedSta
     if let Some(problem) = &class.settings.kubelet.problem {
         return not_ready(problem.reason().as_str());
     }
-    match &statuses.node_class(name).readiness {
-        StatedReadiness::NotReady { reason } => not_ready(reason),
-        StatedReadiness::LeftToLaunch => PoolReadiness::Ready,
-        StatedReadiness::Ready | StatedReadiness::Unstated => match statuses.node_pool(&pool.name) {
-            StatedReadiness::NotReady { reason } => not_ready(reason),
-            StatedReadiness::Ready | StatedReadiness::LeftToLaunch | StatedReadiness::Unstated => {
-                PoolReadiness::Ready
-            }
-        },
+    match (&statuses.node_class(name).readiness, statuses.node_pool(&pool.name)) {
+        (StatedReadiness::NotReady { reason }, _) => not_ready(reason),
+        (StatedReadiness::Unstated, StatedReadiness::NotReady { reason }) => {
+            let (pool, reason) = (pool.name.to_string(), reason.clone());
+            PoolReadiness::NotReady(Waiting::NodePoolNotReady { pool, reason })
+        }
+        (StatedReadiness::Ready | StatedReadiness::LeftToLaunch | StatedReadiness::Unstated, _) => {
+            PoolReadiness::Ready
+        }
     }
 }
 
 /// What keeps a pool from nodes, even if its pods find a place elsewhere.
-fn obstacle(pool: &NodePool, readiness: &PoolReadiness, stated: &StatedReadiness) -> Option<String> {
-    let wanted = &pool.template.node_class;
+fn obstacle(pool: &NodePool, readiness: &PoolReadiness, statuses: &StatedStatuses) -> Option<String> {
+    let class = &pool.template.node_class.name;
     match readiness {
-        PoolReadiness::Ready => None,
+        PoolReadiness::Ready => match (&statuses.node_class(class).readiness, statuses.node_pool(&pool.name))
+        {
+            (StatedReadiness::Ready, StatedReadiness::NotReady { reason }) => Some(format!(
+                "NodePool `{}` gets new nodes, though its own `Ready` isn't True ({reason}): EC2NodeClass `{class}` is ready",
+                pool.name
+            )),
+            (
+                StatedReadiness::Ready
+                | StatedReadiness::NotReady { .. }
+                | StatedReadiness::LeftToLaunch
+                | StatedReadiness::Unstated,
+                _,
+            ) => None,
+        },
         PoolReadiness::NotReady(waiting) => {
-            let own = match stated {
-                StatedReadiness::NotReady { reason } => format!(" (its own `Ready` isn't True: {reason})"),
-                StatedReadiness::Ready | StatedReadiness::LeftToLaunch | StatedReadiness::Unstated => {
-                    String::new()
-                }
-            };
-            Some(format!("NodePool `{}` gets no new nodes{own}: {waiting}", pool.name))
+            Some(format!("NodePool `{}` gets no new nodes: {waiting}", pool.name))
         }
         // The pods' own messages name the class.
-        PoolReadiness::NodeClassNotFound(_) if wanted.is_served() => None,
-        PoolReadiness::NodeClassNotFound(_) => Some(format!(
-            "NodePool `{}` gets no new nodes: its `nodeClassRef` is kind `{}` of group `{}`, and Tenon serves kind \
-             `EC2NodeClass` of group `karpenter.k8s.aws`",
-            pool.name, wanted.kind, wanted.group
-        )),
+        PoolReadiness::NodeClassNotFound(_) => None,
     }
 }
 
