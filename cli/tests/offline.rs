@@ -128,7 +128,7 @@ fn a_plan_for_too_many_kinds_of_pods_says_that_it_has_no_bound() {
     };
     let told = tenon(&["simulate", "-f", "pool.yaml", "-"], &(1..=2001).map(pod).collect::<String>());
     assert!(
-        told.contains(" USD/h (no bound: too many different pods for that many instance types)"),
+        told.contains(" USD/h (no bound: too many kinds of pods, NodePools and instance types)"),
         "{told}"
     );
     assert!(told.ends_with("--- status 0\n"), "{told}");

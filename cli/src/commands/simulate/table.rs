@@ -72,7 +72,7 @@ fn claims(claims: &[ClaimDocument<'_>]) -> String {
 
 const fn why_omitted(omission: BoundOmission) -> &'static str {
     match omission {
-        BoundOmission::TooLarge => "too many different pods for that many instance types",
+        BoundOmission::TooLarge => "too many kinds of pods, NodePools and instance types",
         BoundOmission::TimeUp => "it would take more than a second",
         BoundOmission::Unsolved => "the solver found none",
     }
