@@ -143,6 +143,11 @@ impl<'a> UsedNode<'a> {
         (since > now).then_some(NotDisrupted { reason: RefusalReason::Undone { until }, again: Some(until) })
     }
 
+    /// Whether it may go once its pool's `consolidateAfter` is over. No set of nodes waits for one that may not.
+    pub(crate) fn is_free(&self, now: Timestamp) -> bool {
+        self.kept.is_none() && self.undone(now).is_none() && self.too_young(now).is_none()
+    }
+
     /// Why its age alone keeps it, if it could go.
     pub(crate) fn too_young(&self, now: Timestamp) -> Option<NotDisrupted> {
         let until = self.old_at();

@@ -47,6 +47,8 @@ const A_TURN: usize = 60;
 const TURN: SignedDuration = SignedDuration::from_mins(5);
 /// So many nodes that something keeps are tried, to tell of them that they would go.
 const KEPT_TRIED: usize = 50;
+/// So many nodes that are too young are tried.
+const YOUNG_TRIED: usize = 50;
 
 /// Adds commands for used nodes whose time has come. Returns the marks of all that could go.
 pub(crate) fn consolidate<'a>(
@@ -71,8 +73,7 @@ pub(crate) fn consolidate<'a>(
     if let Some(at) = opening.into_values().max().filter(|_| !nodes.is_empty()) {
         look_again(plan, at);
     }
-    let free: Vec<usize> =
-        nodes.iter().enumerate().filter(|(_, used)| used.kept.is_none()).map(|(index, _)| index).collect();
+    let free = places(&nodes, |used| used.is_free(input.now));
     let totals = PoolTotals::of(input);
     let allowed: BTreeMap<&str, usize> = input
         .pools
@@ -104,11 +105,12 @@ pub(crate) fn consolidate<'a>(
     let going: BTreeSet<usize> = moves.iter().flat_map(|one| &one.nodes).copied().collect();
     // A node that could go alone stays marked while another set is better, so that its wait isn't begun again.
     let alone_too = looked_at.iter().zip(&alone).filter(|(_, proposal)| !proposal.moves.is_empty());
-    let could_go: BTreeSet<usize> = alone_too.map(|(index, _)| *index).chain(going.iter().copied()).collect();
+    let (young, young_untried) = young(&judge, world);
+    let could_go = alone_too.map(|(index, _)| *index).chain(going.iter().copied()).chain(young).collect();
     let refused = alone.into_iter().flat_map(|proposal| proposal.refused);
     let refused = refused.flat_map(|(of, reason)| of.into_iter().map(move |at| (at, reason.clone())));
     for (index, reason) in refused.filter(|(index, _)| !going.contains(index)) {
-        if let Some(used) = nodes.get(index).filter(|used| used.undone(input.now).is_none()) {
+        if let Some(used) = nodes.get(index) {
             refuse(input, used.view, NotDisrupted { reason, again: None }, plan, report);
         }
     }
@@ -129,8 +131,13 @@ pub(crate) fn consolidate<'a>(
         begin(input, &nodes, one, (world, budgets), (plan, report));
     }
     let untried = |index: &usize| end == SearchEnd::OutOfTrials || !looked_at.contains(index);
-    let untried = free.iter().filter(|index| untried(index)).copied().collect();
+    let untried = free.iter().filter(|index| untried(index)).copied().chain(young_untried).collect();
     marks(input, &nodes, &could_go, &untried)
+}
+
+/// The places of such nodes.
+fn places(nodes: &[UsedNode<'_>], such: impl Fn(&UsedNode<'_>) -> bool) -> Vec<usize> {
+    nodes.iter().enumerate().filter(|(_, used)| such(used)).map(|(index, _)| index).collect()
 }
 
 /// The nodes of one look: all, or in a large cluster those whose turn it is, and those that are marked. Which these are
@@ -173,6 +180,17 @@ fn tried(judge: &Judge<'_, '_>, world: &mut SpareCapacity<'_>, set: &[usize]) ->
     report.unschedulable.is_empty().then(|| judge.propose(set, &plan))
 }
 
+/// The nodes that their age alone keeps: those that could go alone, and those that weren't tried.
+fn young(judge: &Judge<'_, '_>, world: &mut SpareCapacity<'_>) -> (Vec<usize>, Vec<usize>) {
+    let now = judge.input.now;
+    let young = places(judge.nodes, |used| {
+        used.kept.is_none() && used.undone(now).is_none() && used.too_young(now).is_some()
+    });
+    let goes = |index: &usize| tried(judge, world, &[*index]).is_some_and(|found| !found.moves.is_empty());
+    let untried = young.iter().copied().skip(YOUNG_TRIED).collect();
+    (young.into_iter().take(YOUNG_TRIED).filter(goes).collect(), untried)
+}
+
 /// A move of these nodes alone, if it is one.
 fn move_alone(judge: &Judge<'_, '_>, world: &mut SpareCapacity<'_>, set: &[usize]) -> Option<Move> {
     let (of, going, pods) = parts(judge.nodes, set);
@@ -204,6 +222,9 @@ fn tell_waits(
         let young = || used.too_young(input.now).filter(|_| could_go.contains(&index));
         if let Some(refused) = used.undone(input.now).or_else(young) {
             refuse(input, used.view, refused, plan, report);
+        } else if let Some(at) = used.too_young(input.now).and_then(|young| young.again) {
+            // It may go with others then.
+            look_again(plan, at);
         }
     }
 }

@@ -255,6 +255,27 @@ fn a_node_rests_after_an_undone_consolidation_and_it_is_told() {
     }
 }
 
+/// Either could go beside the other, and the first would if both might.
+#[test]
+fn a_node_that_rests_or_is_too_young_holds_back_no_other() {
+    let nodes = [("x.large", OnDemand, [500].as_slice()), ("x.large", OnDemand, [500].as_slice())];
+    let both = || used(vec![machine("x.large", 2, 10)], &[OnDemand], &nodes);
+    let (first, _) = plan(&both());
+    let mark = first.consolidatable.iter().find(|mark| mark.claim == claim_name(0)).unwrap().mark.clone();
+    let mut rests = both();
+    rests.claims[0].claim.consolidatable = mark.map(|mark| Consolidatable { since: at(100), ..mark });
+    let mut young = both();
+    young.claims[0].claim.created_at = at(0);
+    change(&mut young, |pool| {
+        pool.meta.annotations.insert(labels::MINIMUM_NODE_LIFETIME.to_owned(), "15m".to_owned());
+    });
+    for (world, why) in [(rests, "Undone"), (young, "TooYoung")] {
+        let (plan, report) = looked_twice(&world);
+        assert_eq!(candidates(&plan), [claim_name(1).to_string()], "{why}");
+        assert_eq!(refusals(&report), BTreeMap::from([(why, 1)]));
+    }
+}
+
 /// A node at a half with a pod that a consolidation moved so many hours ago, beside one with room for it.
 fn moved(hours: i64, rest: Option<&str>) -> DisruptionInput {
     let nodes = [("x.large", OnDemand, [500].as_slice()), ("x.large", OnDemand, [500].as_slice())];
