@@ -138,9 +138,8 @@ impl<'a> UsedNode<'a> {
 
     /// Why it rests with its present pods, if its last consolidation was undone: its mark begins later.
     pub(crate) fn undone(&self, now: Timestamp) -> Option<NotDisrupted> {
-        let since = self.mark(now).since;
-        let until = self.goes_at(since);
-        (since > now).then_some(NotDisrupted { reason: RefusalReason::Undone { until }, again: Some(until) })
+        let until = self.mark(now).since;
+        (until > now).then_some(NotDisrupted { reason: RefusalReason::Undone { until }, again: Some(until) })
     }
 
     /// Whether it may go once its pool's `consolidateAfter` is over. No set of nodes waits for one that may not.

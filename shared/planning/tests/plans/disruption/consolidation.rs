@@ -244,12 +244,12 @@ fn a_node_rests_after_an_undone_consolidation_and_it_is_told() {
         world.claims[0].claim.consolidatable = mark.map(|mark| Consolidatable { since: at(100), ..mark });
         plan(&world)
     };
-    let until = "its last consolidation was undone, and would fail the same way: next try at `2026-01-01T00:01:55Z`, or once \
+    let until = "its last consolidation was undone, and would fail the same way: next try at `2026-01-01T00:01:40Z`, or once \
                  its pods change";
     for types in [three(), vec![machine("x.large", 16, 80)]] {
         let (plan, report) = resting(&[("x.large", OnDemand, &[500])], types);
         assert_eq!((plan.commands.len(), plan.consolidatable.len()), (0, 0));
-        assert_eq!(plan.wake_at, Some(at(115)));
+        assert_eq!(plan.wake_at, Some(at(100)));
         let told: Vec<String> = report.refusals.iter().map(|refused| refused.reason.to_string()).collect();
         assert_eq!(told, [until]);
     }
