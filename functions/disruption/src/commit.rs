@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, Consolidatable, RemovalReason};
+use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, Consolidatable, Drift, RemovalReason};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{ClaimName, ClusterName, CommandId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
@@ -83,6 +83,7 @@ impl<'a> DisruptionContext<'a> {
             revision: 1,
             pool: new.pool.clone(),
             reason: new.reason,
+            drifted_to: self.drifted_to(new),
             candidates: new.candidates.clone(),
             replacements: new.replacement.claims.iter().map(|claim| claim.name.clone()).collect(),
             state,
@@ -104,6 +105,12 @@ impl<'a> DisruptionContext<'a> {
             }
         }
         Ok(Some(decided))
+    }
+
+    /// What the command's candidates drifted to, if that is why they go.
+    fn drifted_to(&self, new: &NewCommand) -> Option<String> {
+        let first = new.candidates.first().filter(|_| new.reason == RemovalReason::Drifted)?;
+        self.view.claims.get(first)?.drift.as_ref().map(Drift::target)
     }
 
     /// A step of an active command; `None` if a launch can't be built.
@@ -280,6 +287,10 @@ impl<'a> DisruptionContext<'a> {
         let state =
             ClaimState::Initialized { instance: instance.clone(), node: node.clone(), at: self.now() };
         let mut claim = before.stepped(state).map_err(|error| HandlerError::Internal(error.to_string()))?;
+        // Its mark would make this command count for a drift that comes back before the next look.
+        if cause == UndoCause::NoLongerDrifted {
+            claim.drift = None;
+        }
         let mut rests = String::new();
         if let (RemovalReason::Underutilized, Some(mark)) = (reason, claim.consolidatable.as_mut()) {
             mark.since = self.now().saturating_add(UNDONE_FOR).unwrap_or_else(|_| self.now());

@@ -292,7 +292,13 @@ fn undone(view: &ClusterView) -> Vec<UndoneCommand> {
         CommandState::Replacing { .. } | CommandState::Draining { .. } => Vec::new(),
         CommandState::Done { at } => {
             let candidates = command.candidates.iter().filter(serves).cloned();
-            candidates.map(|claim| UndoneCommand { claim, reason: command.reason, at }).collect()
+            let undone = |claim| UndoneCommand {
+                claim,
+                reason: command.reason,
+                drifted_to: command.drifted_to.clone(),
+                at,
+            };
+            candidates.map(undone).collect()
         }
     };
     view.commands.values().flat_map(of).collect()

@@ -21,6 +21,8 @@ pub struct Command {
     pub pool: NodePoolName,
     /// Why they go.
     pub reason: RemovalReason,
+    /// What they drifted to at its begin, if that is why; items of older releases don't say it.
+    pub drifted_to: Option<String>,
     /// The claims that go.
     pub candidates: Vec<ClaimName>,
     /// The replacement claims, without failed ones.

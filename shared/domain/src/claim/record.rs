@@ -10,6 +10,7 @@ use super::removal::RemovalReason;
 use super::terms::Terms;
 use crate::catalog::CapacityType;
 use crate::class_hash::{ClassHash, PoolHash};
+use crate::digest::Digest;
 use crate::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
     SecurityGroupId, SubnetId, Zone,
@@ -225,6 +226,12 @@ pub struct LaunchFailure {
 }
 
 impl Drift {
+    /// A digest of what a new claim has instead: another one is another drift, whose replacement may be had.
+    #[must_use]
+    pub fn target(&self) -> String {
+        Digest::of_texts([self.reason.as_str(), self.to.as_str()]).base36(TARGET_DIGITS)
+    }
+
     /// What differs, in a sentence's end: "NodeClaim `x` drifted: …".
     #[must_use]
     pub fn words(&self) -> String {
@@ -260,6 +267,9 @@ pub struct Consolidatable {
     /// The digest of its pods that would move; `None` if there are none. Other pods begin the wait again.
     pub pods: Option<String>,
 }
+
+/// Digits of the digest of a drift's target.
+const TARGET_DIGITS: usize = 10;
 
 /// What a drift of requirements is from, before the key, where the Node hasn't the label at all.
 pub const NO_LABEL: &str = "no label ";

@@ -74,6 +74,8 @@ pub struct UndoneCommand {
     pub claim: ClaimName,
     /// Why it was to go.
     pub reason: RemovalReason,
+    /// What it had drifted to, where that is known.
+    pub drifted_to: Option<String>,
     /// When the command was undone.
     pub at: Timestamp,
 }

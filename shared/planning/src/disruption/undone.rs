@@ -36,15 +36,20 @@ pub(crate) fn rested(input: &DisruptionInput, claim: &Claim, why: RemovalReason)
     Err(NotDisrupted { reason: RefusalReason::NotReplacedLately { until }, again: Some(until) })
 }
 
-/// The undone commands of the claim's disruption. A later drift is another one.
+/// The undone commands of the claim's disruption. A later drift is another one, and so is one to something else: the edit
+/// that made it may be what was missing.
 fn undone<'a>(
     input: &'a DisruptionInput,
     claim: &'a Claim,
     why: RemovalReason,
 ) -> impl Iterator<Item = &'a UndoneCommand> {
-    let drifted_at = claim.drift.as_ref().map(|drift| drift.since).filter(|_| why == RemovalReason::Drifted);
+    let drift = claim.drift.as_ref().filter(|_| why == RemovalReason::Drifted);
+    let drift = drift.map(|drift| (drift.since, drift.target()));
     input.undone.iter().filter(move |one| {
-        one.claim == claim.name && one.reason == why && drifted_at.is_none_or(|since| since <= one.at)
+        let same = |(since, target): &(Timestamp, String)| {
+            *since <= one.at && one.drifted_to.as_ref().is_none_or(|had| had == target)
+        };
+        one.claim == claim.name && one.reason == why && drift.as_ref().is_none_or(same)
     })
 }
 

@@ -12,6 +12,7 @@ impl ItemForm for Command {
         to.number(REVISION, self.revision);
         to.text("pool", &self.pool);
         to.text("reason", self.reason.as_str());
+        to.text_if("drifted_to", self.drifted_to.as_ref());
         to.texts("candidates", &self.candidates);
         to.texts("replacements", &self.replacements);
         to.time("created_at", self.created_at);
@@ -49,6 +50,7 @@ impl ItemForm for Command {
             revision: from.u64(REVISION)?,
             pool: from.parsed("pool")?,
             reason: from.word("reason", RemovalReason::parse)?,
+            drifted_to: from.string_if("drifted_to")?,
             candidates: from.texts("candidates")?,
             replacements: from.texts("replacements")?,
             state,

@@ -211,6 +211,7 @@ pub(super) fn commanded(replacement: ClaimState, attempts: u32, not_before: i64)
         revision: 1,
         pool: NodePoolName::parse("default").unwrap(),
         reason: RemovalReason::Drifted,
+        drifted_to: None,
         candidates: vec![claim_name(0)],
         replacements: vec![claim_name(1)],
         state: CommandState::Replacing { since: at(-20), attempts, not_before: at(not_before) },

@@ -149,7 +149,7 @@ fn c113_a_command_without_a_replacement_is_undone_and_waits_longer_each_time() {
         world.commands[0].reason = reason;
         world.commands[0].state =
             CommandState::Replacing { since: at(seconds), attempts: 3, not_before: at(-20) };
-        let earlier = UndoneCommand { claim: claim_name(0), reason, at: at(-5000) };
+        let earlier = UndoneCommand { claim: claim_name(0), reason, drifted_to: None, at: at(-5000) };
         world.undone = vec![earlier; before];
         undone(&world)
     };
@@ -233,8 +233,13 @@ fn of_candidates_that_nothing_is_available_for_one_at_a_time_asks_ec2() {
 fn a_candidate_whose_command_was_undone_rests_while_others_go() {
     let mut world =
         cluster(vec![drifted(0, -300, busy(0)), drifted(1, -200, busy(1))], BudgetNodes::Percent(50));
-    let of =
-        |seconds| UndoneCommand { claim: claim_name(0), reason: RemovalReason::Drifted, at: at(seconds) };
+    let target = world.claims[0].claim.drift.as_ref().unwrap().target();
+    let of = |seconds| UndoneCommand {
+        claim: claim_name(0),
+        reason: RemovalReason::Drifted,
+        drifted_to: Some(target.clone()),
+        at: at(seconds),
+    };
     world.undone = vec![of(-60)];
     let (others, report) = plan(&world);
     assert_eq!(candidates(&others), [claim_name(1).to_string()]);
@@ -249,4 +254,10 @@ fn a_candidate_whose_command_was_undone_rests_while_others_go() {
     // Its present drift is a later one.
     world.undone = vec![of(-301)];
     assert_eq!(candidates(&plan(&world).0), [claim_name(0).to_string()]);
+    // Or one to something else, as after another edit; an older release's command doesn't say what it was for.
+    let other = Some("other".to_owned());
+    for (drifted_to, first) in [(other, 0), (None, 1)] {
+        world.undone = vec![UndoneCommand { drifted_to, ..of(-60) }];
+        assert_eq!(candidates(&plan(&world).0), [claim_name(first).to_string()]);
+    }
 }

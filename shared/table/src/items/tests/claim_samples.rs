@@ -137,6 +137,7 @@ pub(super) fn command(state: CommandState) -> Command {
         revision: 2,
         pool: "default".parse().unwrap(),
         reason: RemovalReason::Drifted,
+        drifted_to: Some("3k9x2".into()),
         candidates: vec![name("default-3k9x2")],
         replacements: vec![name("default-bbbbb")],
         state,
