@@ -4,7 +4,7 @@
 //! consolidation at once, another one if its drift is over or its time is.
 //!
 //! Invariants: no candidate drains before all replacements are initialised, unless no pod is left that needs one; a command
-//! that waits for a replacement after one failed ends.
+//! that waits for a replacement after one failed ends, also in a pause.
 
 use std::collections::BTreeSet;
 
@@ -87,12 +87,6 @@ fn replacing(
     }
     // A consolidation may take nodes of several pools.
     let pause = candidates.iter().find_map(|view| input.paused.get_key_value(&view.claim.pool));
-    if let Some((pool, by)) = pause {
-        refuse_all(&candidates, &RefusalReason::Paused { pool: pool.clone(), by: *by }, look);
-        return None;
-    }
-    let pods: Vec<Pod> =
-        candidates.iter().filter_map(|view| view.node.as_ref()).flat_map(reschedulable).collect();
     let mut failed: Vec<ClaimName> = command
         .replacements
         .iter()
@@ -100,6 +94,15 @@ fn replacing(
         .cloned()
         .collect();
     failed.sort();
+    if let Some((pool, by)) = pause {
+        let step = if failed.is_empty() { None } else { given_up(input, of, &candidates, look.plan) };
+        if step.is_none() {
+            refuse_all(&candidates, &RefusalReason::Paused { pool: pool.clone(), by: *by }, look);
+        }
+        return step;
+    }
+    let pods: Vec<Pod> =
+        candidates.iter().filter_map(|view| view.node.as_ref()).flat_map(reschedulable).collect();
     let ready = |name: &ClaimName| state(input, name) == Replacement::Initialized;
     if pods.is_empty() && seen(&candidates) {
         return Some(CommandStep::Drain { candidates: names });
@@ -110,9 +113,7 @@ fn replacing(
         return match (all_ready, failed.is_empty()) {
             (true, _) if look.world.has_room_for(&pods) => Some(CommandStep::Drain { candidates: names }),
             (true, _) => Some(CommandStep::Undo { candidates: names, cause: UndoCause::NoRoom }),
-            (false, false) => {
-                Some(CommandStep::Undo { candidates: names, cause: UndoCause::ReplacementFailed })
-            }
+            (false, false) => given_up(input, of, &candidates, look.plan),
             (false, true) => None,
         };
     }
@@ -123,6 +124,36 @@ fn replacing(
     }
 }
 
+/// The end of a command of which a replacement failed: a consolidation's at once, another one's once its time is over and
+/// no replacement starts any more.
+fn given_up(
+    input: &DisruptionInput,
+    of: ReplacingCommand<'_>,
+    candidates: &[&ClaimView],
+    plan: &mut DisruptionPlan,
+) -> Option<CommandStep> {
+    let ReplacingCommand { command, since, .. } = of;
+    let ends_at = since.saturating_add(UNREPLACED_FOR).unwrap_or(Timestamp::MAX);
+    let cause = if command.reason == RemovalReason::Underutilized {
+        UndoCause::ReplacementFailed
+    } else if input.now < ends_at {
+        look_again(plan, ends_at);
+        return None;
+    } else if has_coming(input, command) {
+        return None;
+    } else {
+        let tried = candidates.iter().map(|view| next_try(input, &view.claim, command.reason));
+        UndoCause::NotReplaced { again: tried.max().unwrap_or(input.now) }
+    };
+    let candidates = candidates.iter().map(|view| view.claim.name.clone()).collect();
+    Some(CommandStep::Undo { candidates, cause })
+}
+
+/// Whether a replacement starts. Its next step wakes this planner.
+fn has_coming(input: &DisruptionInput, command: &Command) -> bool {
+    command.replacements.iter().any(|name| state(input, name) == Replacement::Coming)
+}
+
 /// The step of a command of which replacements failed: others, as long as its time isn't over.
 fn unreplaced(
     input: &DisruptionInput,
@@ -131,21 +162,14 @@ fn unreplaced(
     (failed, pods): (Vec<ClaimName>, Vec<Pod>),
     look: &mut AdvanceContext<'_, '_>,
 ) -> Option<CommandStep> {
-    let ReplacingCommand { command, since, attempts, not_before } = of;
-    let ends_at = since.saturating_add(UNREPLACED_FOR).unwrap_or(Timestamp::MAX);
-    if ends_at <= input.now {
-        let tried = candidates.iter().map(|view| next_try(input, &view.claim, command.reason));
-        let cause = UndoCause::NotReplaced { again: tried.max().unwrap_or(input.now) };
-        let candidates = candidates.iter().map(|view| view.claim.name.clone()).collect();
-        return Some(CommandStep::Undo { candidates, cause });
+    let ReplacingCommand { command, since: _, attempts, not_before } = of;
+    let ends = given_up(input, of, candidates, look.plan);
+    // The room of those that start counts once they are ready.
+    if ends.is_some() || has_coming(input, command) {
+        return ends;
     }
-    look_again(look.plan, ends_at);
     if input.now < not_before {
         look_again(look.plan, not_before);
-        return None;
-    }
-    // The room of those that start counts once they are ready.
-    if command.replacements.iter().any(|name| state(input, name) == Replacement::Coming) {
         return None;
     }
     let homeless: Vec<Pod> = pods.into_iter().filter(|pod| !input.counted.contains_key(&pod.uid)).collect();

@@ -163,6 +163,40 @@ fn c113_a_command_without_a_replacement_is_undone_and_waits_longer_each_time() {
 }
 
 #[test]
+fn a_command_isnt_undone_while_another_replacement_starts() {
+    let started = ClaimState::Launched { instance: instance(2, NEW), at: at(-10) };
+    let ready = ClaimState::Initialized { instance: instance(2, NEW), node: node_name(2), at: at(-1) };
+    let over = UndoCause::NotReplaced { again: at(600) };
+    for (state, expected) in
+        [(started, None), (ready, Some(over)), (ClaimState::Planned, None), (launch_failed(), Some(over))]
+    {
+        let mut world = commanded(launch_failed(), 3, -20);
+        let mut other = settled(2, NEW, Vec::new());
+        other.node = other.node.filter(|_| state.node().is_some());
+        other.claim.state = state;
+        other.claim.role = CommandRole::Replacement(world.commands[0].id.clone());
+        world.commands[0].replacements.push(claim_name(2));
+        world.commands[0].state =
+            CommandState::Replacing { since: at(-600), attempts: 3, not_before: at(-20) };
+        world.claims.push(other);
+        assert_eq!(undone(&world), expected);
+    }
+}
+
+#[test]
+fn a_pause_doesnt_keep_a_command_whose_replacement_failed() {
+    let paused = |since: i64| {
+        let mut world = commanded(launch_failed(), 3, -20);
+        world.commands[0].state =
+            CommandState::Replacing { since: at(since), attempts: 3, not_before: at(-20) };
+        world.paused.insert(world.pools[0].name.clone(), DisruptionPause::Annotation);
+        (undone(&world), plan(&world).0.wake_at)
+    };
+    assert_eq!(paused(-599), (None, Some(at(1))));
+    assert_eq!(paused(-600).0, Some(UndoCause::NotReplaced { again: at(600) }));
+}
+
+#[test]
 fn c113_what_is_no_longer_drifted_stays_whatever_its_replacement_does() {
     let ready = ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(-1) };
     let launched = ClaimState::Launched { instance: instance(1, NEW), at: at(-10) };
