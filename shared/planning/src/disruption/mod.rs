@@ -271,15 +271,16 @@ fn consider<'a>(
     let pool = input.pools.iter().find(|pool| pool.name == *name).ok_or_else(no_pool)?;
     held(input, candidate.node, pods_word(input, candidate.view))?;
     drifts_again(input, candidate)?;
-    if !candidate.pods.is_empty() {
-        undone::rested(input, &candidate.view.claim, candidate.why)?;
-    }
     let reason = (candidate.why == RemovalReason::Drifted).then_some(DisruptionReason::Drifted);
     let budget = budgets.check(pool, reason)?;
     let id = command_id(input, candidate.view).ok_or_else(no_pool)?;
     let going = BTreeSet::from([candidate.node.name.as_str()]);
     let kept = without_room(input, candidate.view);
     let known = world.plan_move(&id, &going, candidate.pods.clone(), &kept);
+    // Pods that have room elsewhere need no replacement.
+    if !known.plan.claims.is_empty() || !known.refused.unschedulable.is_empty() {
+        undone::rested(input, &candidate.view.claim, candidate.why)?;
+    }
     let PlannedMove { pods, plan: replacement, .. } = if known.refused.unschedulable.is_empty() {
         known
     } else {

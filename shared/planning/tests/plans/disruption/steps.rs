@@ -283,6 +283,12 @@ fn a_candidate_whose_command_was_undone_rests_while_others_go() {
     let mut empty = world.clone();
     empty.claims[0].node.as_mut().unwrap().pods.clear();
     assert_eq!(candidates(&plan(&empty).0), [claim_name(0).to_string()]);
+    // Nor where another node has room for its pods.
+    let mut roomy = world.clone();
+    let spare = cluster(vec![settled(2, NEW, Vec::new())], BudgetNodes::Percent(50));
+    roomy.claims.extend(spare.claims);
+    roomy.world.nodes.extend(spare.world.nodes);
+    assert_eq!(candidates(&plan(&roomy).0)[0], claim_name(0).to_string());
     world.undone = vec![of(-600)];
     assert_eq!(candidates(&plan(&world).0), [claim_name(0).to_string()]);
     // Its present drift is a later one.
