@@ -80,7 +80,7 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     let taken = plan.commands.iter().flat_map(|command| &command.candidates);
     let fresh: BTreeSet<ClaimName> = drifting.chain(taken).cloned().collect();
     for candidate in candidates(input, &fresh) {
-        match consider(input, &candidate, &mut budgets, &mut world) {
+        match consider(input, &candidate, &plan.advances, &mut budgets, &mut world) {
             Ok(command) => plan.commands.push(command),
             Err(refused) => refuse(input, candidate.view, refused, &mut plan, &mut report),
         }
@@ -263,6 +263,7 @@ fn without_room(input: &DisruptionInput, view: &ClaimView) -> BTreeSet<Uid> {
 fn consider<'a>(
     input: &'a DisruptionInput,
     candidate: &Candidate<'a>,
+    advances: &[Advance],
     budgets: &mut BudgetLedger<'a>,
     world: &mut SpareCapacity<'_>,
 ) -> Result<NewCommand, NotDisrupted> {
@@ -285,7 +286,9 @@ fn consider<'a>(
         known
     } else {
         // One command of a pool at a time asks EC2 for what it refused: its node's taint keeps pods out meanwhile.
-        let waits = |command: &Command| command.pool == *name && waits_for_capacity(input, command);
+        let waits = |command: &Command| {
+            command.pool == *name && waits_for_capacity(input, command) && !is_undone(command, advances)
+        };
         let may_ask = !input.commands.iter().any(waits);
         let asking = may_ask.then(|| world.plan_asking(&id, &going, &known)).flatten();
         asking.filter(PlannedMove::is_whole).ok_or_else(|| {
@@ -304,6 +307,12 @@ fn consider<'a>(
         saves: None,
         budget,
     })
+}
+
+/// Whether this plan undoes the command.
+fn is_undone(command: &Command, advances: &[Advance]) -> bool {
+    let undone = |advance: &Advance| matches!(advance.step, CommandStep::Undo { .. });
+    advances.iter().any(|advance| advance.command == command.id && undone(advance))
 }
 
 /// How long a replacement stays that has the same drift as the node that it replaced.

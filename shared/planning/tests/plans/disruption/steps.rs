@@ -255,12 +255,17 @@ fn of_candidates_that_nothing_is_available_for_one_at_a_time_asks_ec2() {
     assert!(one.commands[0].replacement.claims[0].asks_only());
     assert_eq!(refusals(&report), BTreeMap::from([("Unschedulable", 1)]));
     assert_eq!(plan(&exhausted(two(), 40)).0.commands, []);
-    // Another command waits for the answer.
-    let mut waiting = exhausted(commanded(ClaimState::Planned, 0, -20), -10);
-    let others = cluster(vec![drifted(3, -30, busy(3))], BudgetNodes::Percent(100));
-    waiting.claims.extend(others.claims);
-    waiting.world.nodes.extend(others.world.nodes);
-    assert_eq!(plan(&waiting).0.commands, []);
+    // Another command waits for the answer, until it is undone.
+    let others = |mut world: DisruptionInput| {
+        let others = cluster(vec![drifted(3, -30, busy(3))], BudgetNodes::Percent(100));
+        world.claims.extend(others.claims);
+        world.world.nodes.extend(others.world.nodes);
+        world
+    };
+    assert_eq!(plan(&others(exhausted(commanded(ClaimState::Planned, 0, -20), -10))).0.commands, []);
+    let mut over = others(exhausted(commanded(launch_failed(), 3, -20), -10));
+    over.commands[0].state = CommandState::Replacing { since: at(-600), attempts: 3, not_before: at(-20) };
+    assert_eq!(candidates(&plan(&over).0), [claim_name(3).to_string()]);
 }
 
 #[test]
