@@ -5,7 +5,7 @@
 //! `TOLD#<function>`, which the agent shows as Events and conditions. It doesn't decide what is refused.
 //!
 //! Invariants: an unchanged report writes nothing within the hour; a cluster's `TOLD#` holds exactly the current
-//! findings. The region's holds the findings of the last hour, because each of its functions looks at a part of the
+//! findings, though the names of a group's finding may be up to an hour old. The region's holds the findings of the last hour, because each of its functions looks at a part of the
 //! region.
 
 use std::collections::BTreeMap;
