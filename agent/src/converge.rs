@@ -19,7 +19,7 @@ use tenon_table::{Consistency, Query, SkRange, Table, TableError, query_all};
 
 use crate::deleted::{Owners, find_deleted};
 use crate::drain::{PodOp, RefusedEvictions};
-use crate::hold::{HeldPods, InterruptedNode, ReplacementStage, budgets, holds, leave_at_once};
+use crate::hold::{HeldPods, InterruptedNode, ReplacementStage, budgets, covers, holds, leave_at_once};
 use crate::plan::{Op, View, find_node};
 use crate::volumes::Attachments;
 
@@ -84,6 +84,11 @@ pub async fn observe_view<K: Kube>(
         attachments = Attachments::observe(kube).await?;
     }
     let budgets = if refused.is_stuck() { budgets(kube).await? } else { Vec::new() };
+    // Only the pods of a stuck drain: each is read anew.
+    let stuck = pods.values().flatten().filter(|pod| refused.stays_refused(&pod.uid));
+    let guarded = stuck.filter(|pod| budgets.iter().any(|budget| covers(budget, pod)));
+    let guarded: Vec<String> = guarded.map(|pod| pod.uid.clone()).collect();
+    guarded.iter().for_each(|uid| refused.observe_guard(uid));
     let claims = owners.claims;
     let rest = View::default();
     Ok(View { nodes, claims, deleted, daemon_sets, pods, refused, budgets, attachments, ..rest })

@@ -69,17 +69,43 @@ pub enum PodOp {
 
 /// When refused pods may be evicted again, by UID.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RefusedEvictions(BTreeMap<String, (u32, Timestamp)>);
+pub struct RefusedEvictions(BTreeMap<String, PodRefusals>);
+
+/// The refusals of one pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PodRefusals {
+    /// How often in a row, up to [`REFUSED_OFTEN`].
+    attempts: u32,
+    /// When it may be evicted again.
+    until: Timestamp,
+    /// The same of the last refusal after which a PodDisruptionBudget was seen to cover the pod.
+    guarded: Option<Timestamp>,
+}
 
 impl RefusedEvictions {
     /// Records that a PodDisruptionBudget refused the pod's eviction.
     pub fn observe_refusal(&mut self, uid: &str, now: Timestamp) {
-        let attempts = self.0.get(uid).map_or(0, |(attempts, _)| *attempts);
+        let before = self.0.get(uid);
+        let attempts = before.map_or(0, |of| of.attempts);
         let wait =
             FIRST_RETRY.checked_mul(1_i32.checked_shl(attempts).unwrap_or(i32::MAX)).unwrap_or(LAST_RETRY);
-        let at = now.saturating_add(wait.min(LAST_RETRY)).unwrap_or(Timestamp::MAX);
+        let until = now.saturating_add(wait.min(LAST_RETRY)).unwrap_or(Timestamp::MAX);
         // From the seventh doubling on, the longest wait applies.
-        self.0.insert(uid.to_owned(), ((attempts + 1).min(REFUSED_OFTEN), at));
+        let attempts = (attempts + 1).min(REFUSED_OFTEN);
+        let guarded = before.and_then(|of| of.guarded);
+        self.0.insert(uid.to_owned(), PodRefusals { attempts, until, guarded });
+    }
+
+    /// Records that a PodDisruptionBudget covers the pod since its last refusal.
+    pub(crate) fn observe_guard(&mut self, uid: &str) {
+        if let Some(of) = self.0.get_mut(uid) {
+            of.guarded = Some(of.until);
+        }
+    }
+
+    /// Whether a PodDisruptionBudget was there to make the last refusal.
+    pub(crate) fn was_guarded(&self, uid: &str) -> bool {
+        self.0.get(uid).is_some_and(|of| of.guarded == Some(of.until))
     }
 
     /// Forgets a pod that is deleted, or being deleted.
@@ -94,7 +120,7 @@ impl RefusedEvictions {
 
     /// Whether the pod has been refused for half a minute.
     pub(crate) fn stays_refused(&self, uid: &str) -> bool {
-        self.0.get(uid).is_some_and(|(attempts, _)| *attempts == REFUSED_OFTEN)
+        self.0.get(uid).is_some_and(|of| of.attempts == REFUSED_OFTEN)
     }
 
     /// Whether any pod has been.
@@ -103,7 +129,7 @@ impl RefusedEvictions {
     }
 
     fn until(&self, uid: &str) -> Option<Timestamp> {
-        self.0.get(uid).map(|(_, at)| *at)
+        self.0.get(uid).map(|of| of.until)
     }
 }
 
@@ -432,8 +458,12 @@ mod tests {
         assert_eq!(blocks(&refused), std::slice::from_ref(&kept));
         ["a", "b"].iter().for_each(|uid| refused.observe_refusal(uid, at(0)));
         let guarded = (DrainObstacle::PodDisruptionBudget, "a/a".to_owned(), 2);
-        assert_eq!(blocks(&refused), [guarded, kept.clone()]);
-        // Nothing refuses the next evictions once the budget is gone.
-        assert_eq!(within(&refused, &[]), [kept]);
+        assert_eq!(blocks(&refused), [guarded.clone(), kept.clone()]);
+        // Nothing refuses the next evictions once the budget is gone. Where something does, it is told without a name.
+        assert_eq!(within(&refused, &[]), [guarded.clone(), kept.clone()]);
+        ["a", "b"].iter().for_each(|uid| refused.observe_guard(uid));
+        assert_eq!(within(&refused, &[]), std::slice::from_ref(&kept));
+        ["a", "b"].iter().for_each(|uid| refused.observe_refusal(uid, at(50)));
+        assert_eq!(within(&refused, &[]), [guarded, kept]);
     }
 }

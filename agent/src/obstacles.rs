@@ -2,7 +2,8 @@
 //!
 //! Decides which waits count as obstacles: an annotation at once, a PodDisruptionBudget after half a minute of refusals,
 //! volumes a minute after the last pod left. A wait that ends by itself is none, such as that of a refused pod whose
-//! PodDisruptionBudget is gone: its next eviction succeeds.
+//! PodDisruptionBudget is gone: its next eviction succeeds. One that is refused without a PodDisruptionBudget that the agent
+//! can read is told without a name.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub(crate) fn of_pods(
         let guards = budgets.iter().filter(|budget| covers(budget, pod));
         let guards: Vec<String> =
             guards.map(|budget| format!("{}/{}", budget.meta.namespace, budget.meta.name)).collect();
-        if guards.is_empty() {
+        if guards.is_empty() && refused.was_guarded(&pod.uid) {
             continue;
         }
         found.entry((DrainObstacle::PodDisruptionBudget, guards)).or_default().push(name(pod));
