@@ -136,15 +136,18 @@ spec:
     assert_eq!(read.manifests.pods[0].shape.unknown, [""; 0]);
 }
 
+/// A text with one field that an API server refuses, unless it has accepted the object.
+fn check_refused(text: &str, field: &str, message: &str) {
+    let (_, warnings) = warned(text);
+    let expected = format!("{field}: {message}: an API server refuses it");
+    assert_eq!(warnings, [expected], "{text}");
+    let accepted = text.replace("metadata: {name: a", "metadata: {uid: u, name: a");
+    assert_eq!(warned(&accepted).1, [""; 0], "{accepted}");
+}
+
 #[test]
 fn what_an_api_server_refuses_is_warned_of() {
-    let check = |text: &str, field: &str, message: &str| {
-        let (_, warnings) = warned(text);
-        let expected = format!("{field}: {message}: an API server refuses it");
-        assert_eq!(warnings, [expected], "{text}");
-        let accepted = text.replace("metadata: {name: a", "metadata: {uid: u, name: a");
-        assert_eq!(warned(&accepted).1, [""; 0], "{accepted}");
-    };
+    let check = check_refused;
     let resources = |of: &str| container(&format!("resources: {of}"));
     let requests = "spec.containers[0].resources.requests";
     let half = resources("{limits: {nvidia.com/gpu: 500m}}");
@@ -200,22 +203,26 @@ fn what_an_api_server_refuses_is_warned_of() {
     check(&same, "spec.containers[0].ports[1]", "host port `80` is given twice");
     // An API server compares the addresses as they are written.
     assert_eq!(warned(&of_addresses("", "0.0.0.0")).1, [""; 0]);
+}
+
+#[test]
+fn a_selector_that_an_api_server_refuses_is_warned_of() {
     let set = |selector: &str| {
         format!(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: a}}\nspec: {{{selector} template: {{metadata: \
              {{labels: {{a: b}}}}, spec: {{containers: [{{name: a}}]}}}}}}\n"
         )
     };
-    check(&set(""), "spec.selector", "required, but not given");
+    check_refused(&set(""), "spec.selector", "required, but not given");
     let other = set("selector: {matchLabels: {a: c}},");
-    check(&other, "spec.selector", "selects other pods than the template's");
+    check_refused(&other, "spec.selector", "selects other pods than the template's");
     for empty in ["{}", "{matchLabels: {}}"] {
         let message = "selects nothing: `matchLabels` or `matchExpressions` are required";
-        check(&set(&format!("selector: {empty},")), "spec.selector", message);
+        check_refused(&set(&format!("selector: {empty},")), "spec.selector", message);
     }
     let message = "operator `In` of `a` needs at least one value";
     let unreadable = set("selector: {matchExpressions: [{key: a, operator: In}]},");
-    check(&unreadable, "spec.selector", message);
+    check_refused(&unreadable, "spec.selector", message);
     assert_eq!(warned(&set("selector: {matchLabels: {a: b}},")).1, [""; 0]);
 }
 

@@ -168,7 +168,7 @@ pub fn read_files(files: &[(&str, &str)]) -> Result<ReadManifests, ManifestError
         files.iter().map(|(name, text)| (*name, yaml::parse(name, text))).collect();
     let mut priorities = Priorities::of_files();
     for document in parsed.iter().flat_map(|(_, documents)| &documents.documents) {
-        kinds::each_item(&document.value, &mut |item| priorities.add(item));
+        kinds::each_item(&document.value, None, &mut |item, listed| priorities.add(item, listed));
     }
     let mut context = ManifestContext::of_files(priorities);
     let mut collected = kinds::Collected::default();

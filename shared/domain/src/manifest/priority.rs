@@ -33,8 +33,8 @@ impl Priorities {
     }
 
     /// Adds the object, if it is a PriorityClass with a valid value.
-    pub(super) fn add(&mut self, object: &Value) {
-        if object.get("kind").and_then(Value::as_str) != Some("PriorityClass") {
+    pub(super) fn add(&mut self, object: &Value, listed: Option<&str>) {
+        if object.get("kind").and_then(Value::as_str).or(listed) != Some("PriorityClass") {
             return;
         }
         let name = object.pointer("/metadata/name").and_then(Value::as_str);

@@ -33,6 +33,7 @@ pub mod output;
 mod pack;
 mod pool;
 mod probe;
+mod reason_words;
 mod repack;
 pub mod report;
 mod reserved;

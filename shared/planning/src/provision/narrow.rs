@@ -14,7 +14,8 @@ use tenon_domain::requirement::{Requirement, Requirements};
 
 use super::needs::PodGroup;
 use super::pool::Pool;
-use super::report::{MOST_NAMES, Reason, few};
+use super::reason_words::{MOST_NAMES, few};
+use super::report::Reason;
 
 /// The types among which a requirement finds none.
 #[derive(Clone, Copy, PartialEq, Eq)]
