@@ -20,6 +20,7 @@ use tenon_snapshot::{ActionKind, Kube, KubeError, NodeAction, Note, ObjectKey};
 use tenon_table::{Table, TableError};
 
 use self::report::LastWritten;
+use crate::awaited::Awaited;
 use crate::bell::{Bell, Ring};
 use crate::converge::{
     PodEviction, eviction_of_op, execute_op, note_of_op, note_of_owner, note_of_volumes, observe_holds,
@@ -83,6 +84,8 @@ pub struct Agent<K, T, B> {
 pub struct Converged {
     /// How far each action is; the next report carries them.
     pub reports: Vec<ActionReport>,
+    /// The changes of the cluster that actions wait for.
+    pub awaited: Awaited,
     /// When to run again, without being rung.
     pub next: Timestamp,
     /// The number of executed operations.
@@ -164,7 +167,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         self.evictions.clear();
         let mut operations = 0;
         let latest = now.saturating_add(ACTIONS_EVERY).unwrap_or(Timestamp::MAX);
-        let mut next = Some(latest);
+        let (mut next, mut awaited) = (Some(latest), Awaited::Nothing);
         let mut unwritten = Vec::new();
         let (mut nominated, mut opened) = (NominatedPods::new(), BTreeMap::new());
         for _ in 0..ROUNDS_OF_A_STEP {
@@ -182,7 +185,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             view.kept_closed = self.opening.kept_closed(&planned, &view, &actions, now).await;
             let convergence = plan_convergence(&view, &actions, now);
             self.reports = convergence.reports;
-            next = convergence.next;
+            (next, awaited) = (convergence.next, convergence.awaited);
             opened.extend(convergence.opening.iter().map(|(claim, node)| (node.clone(), claim.clone())));
             let mut waiting = self.opening.nominations(&planned, convergence.opening, &mut unwritten).await;
             let mut progressed = false;
@@ -215,7 +218,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         // A lower bound: operations that wait for pods or budgets are planned again then.
         let floor = now.saturating_add(SignedDuration::from_millis(100)).unwrap_or(Timestamp::MAX);
         let next = next.unwrap_or(latest).clamp(floor, latest);
-        Ok(Converged { reports: self.reports.clone(), next, operations, unreadable, unwritten })
+        Ok(Converged { reports: self.reports.clone(), awaited, next, operations, unreadable, unwritten })
     }
 
     /// How far the replacements of interrupted Nodes' pods are.

@@ -8,6 +8,7 @@
 //! is never written again with other content.
 
 pub mod agent;
+pub mod awaited;
 pub mod bell;
 #[cfg(feature = "binary")]
 pub mod binary;

@@ -13,6 +13,7 @@ use tenon_snapshot::{Kube, Versions};
 use tenon_table::Table;
 
 use crate::agent::{Agent, AgentError, Burst, Converged, HEARTBEAT_EVERY, Reported};
+use crate::awaited::Awaited;
 use crate::bell::Bell;
 use crate::deleted::Tainted;
 use crate::window::ChangeWindow;
@@ -64,7 +65,7 @@ pub struct AgentPace {
     nodes: ChangeWindow,
     deletions: ChangeWindow,
     rung: WasRung,
-    under_way: ChangeUnderWay,
+    awaited: Awaited,
     converge_at: Timestamp,
     beat_at: Timestamp,
 }
@@ -73,13 +74,6 @@ pub struct AgentPace {
 enum WasRung {
     Yes,
     No,
-}
-
-/// Whether an action may wait for the last change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ChangeUnderWay {
-    Something,
-    Nothing,
 }
 
 /// The result of a step.
@@ -107,7 +101,7 @@ impl Default for AgentPace {
             nodes: ChangeWindow::of_nodes(),
             deletions: ChangeWindow::of_nodes(),
             rung: WasRung::Yes,
-            under_way: ChangeUnderWay::Nothing,
+            awaited: Awaited::Nothing,
             converge_at: Timestamp::MIN,
             beat_at: Timestamp::MIN,
         }
@@ -155,12 +149,12 @@ impl AgentPace {
         let is_due = |window: &ChangeWindow| window.due().is_some_and(|at| at <= now);
         let arrived = is_due(&self.arrivals);
         let changed = arrived || is_due(&self.changes);
+        let joined = self.joined().is_some_and(|at| at <= now);
         // An action may wait for this change: a Node that joined, a pod that ended.
-        let waited = changed && self.under_way == ChangeUnderWay::Something;
+        let waited = changed && (joined || self.awaited == Awaited::Anything);
         let deleted = is_due(&self.deletions);
         let converge = self.rung == WasRung::Yes || now >= self.converge_at || waited;
         if !converge && !changed && now < self.beat_at {
-            let joined = self.joined().is_some_and(|at| at <= now);
             if joined {
                 self.nodes.close();
             }
@@ -186,9 +180,9 @@ impl AgentPace {
 
     /// When to look at changed Nodes, if an action may wait for them.
     fn joined(&self) -> Option<Timestamp> {
-        match self.under_way {
-            ChangeUnderWay::Something => self.nodes.due(),
-            ChangeUnderWay::Nothing => None,
+        match self.awaited {
+            Awaited::Anything | Awaited::Nodes => self.nodes.due(),
+            Awaited::Nothing => None,
         }
     }
 
@@ -198,8 +192,7 @@ impl AgentPace {
         match &ended.converged {
             Some(converged) => {
                 self.converge_at = converged.next;
-                let waits = !converged.reports.is_empty();
-                self.under_way = if waits { ChangeUnderWay::Something } else { ChangeUnderWay::Nothing };
+                self.awaited = converged.awaited;
             }
             None if ended.work.converges() || ended.tainted.is_none() => self.converge_at = after(RETRY),
             None => {}
@@ -268,7 +261,6 @@ pub async fn run_step<K: Kube, T: Table, B: Bell>(
 mod tests {
     use super::*;
     use crate::bell::Ring;
-    use tenon_domain::snapshot::{ActionProgress, ActionReport};
     use tenon_snapshot::KubeError;
 
     /// A pod came.
@@ -278,10 +270,10 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn converged(next: i64, waits: usize) -> StepEnded {
-        let report = |_| ActionReport { claim: "a".into(), number: 1, progress: ActionProgress::Done };
+    fn converged(next: i64, awaited: Awaited) -> StepEnded {
         let converged = Converged {
-            reports: (0..waits).map(report).collect(),
+            reports: vec![],
+            awaited,
             next: at(next),
             operations: 0,
             unreadable: vec![],
@@ -297,44 +289,45 @@ mod tests {
         }
     }
 
-    fn rested(waits: usize) -> AgentPace {
+    fn rested(awaited: Awaited) -> AgentPace {
         let mut pace = AgentPace::default();
         assert_eq!(pace.begin(at(0)), Some(StepWork::ConvergeAndReport(Burst::Over)));
-        assert_eq!(pace.end(&converged(60, waits), at(0)), at(40));
+        assert_eq!(pace.end(&converged(60, awaited), at(0)), at(40));
         assert_eq!(pace.begin(at(39)), None);
         pace
     }
 
     #[test]
     fn it_beats_converges_and_hears() {
-        let mut pace = rested(0);
+        let mut pace = rested(Awaited::Nothing);
         assert_eq!(pace.begin(at(40)), Some(StepWork::Report(Burst::Over)));
         assert_eq!(pace.begin(at(60)), Some(StepWork::ConvergeAndReport(Burst::Over)));
-        let mut pace = rested(0);
+        let mut pace = rested(Awaited::Nothing);
         pace.observe_ring();
         assert_eq!(pace.due(at(3)), at(3));
         assert_eq!(pace.begin(at(3)), Some(StepWork::ConvergeAndReport(Burst::Over)));
         // Rung while the step runs: it runs again.
         pace.observe_ring();
-        assert_eq!(pace.end(&converged(60, 0), at(4)), at(4));
+        assert_eq!(pace.end(&converged(60, Awaited::Nothing), at(4)), at(4));
     }
 
     #[test]
     fn a_change_is_reported_and_what_is_under_way_is_looked_at() {
-        let check = |waits, expected| {
-            let mut pace = rested(waits);
+        let check = |awaited, expected| {
+            let mut pace = rested(awaited);
             assert_eq!(pace.observe(PODS, at(10)), Some(at(11)));
             assert_eq!((pace.begin(at(10)), pace.begin(at(11))), (None, Some(expected)));
             assert_eq!(pace.begin(at(12)), None);
         };
-        check(0, StepWork::Report(Burst::Over));
-        check(1, StepWork::ConvergeAndReport(Burst::Over));
+        check(Awaited::Nothing, StepWork::Report(Burst::Over));
+        check(Awaited::Nodes, StepWork::Report(Burst::Over));
+        check(Awaited::Anything, StepWork::ConvergeAndReport(Burst::Over));
     }
 
     #[test]
     fn a_node_that_an_action_waits_for_is_looked_at_in_the_middle_of_a_burst() {
-        let check = |waits, expected| {
-            let mut pace = rested(waits);
+        let check = |awaited, expected| {
+            let mut pace = rested(awaited);
             pace.observe(PODS, at(10));
             pace.observe(Versions { all: 2, nodes: 1, ..PODS }, at(10) + SignedDuration::from_millis(900));
             pace.observe(Versions { all: 3, nodes: 1, arrivals: 2, ..PODS }, at(11));
@@ -343,21 +336,22 @@ mod tests {
             assert_eq!(pace.begin(at(11) + SignedDuration::from_millis(999)), None);
             assert!(pace.begin(at(12)).is_some());
         };
-        check(0, None);
-        check(1, Some(StepWork::Converge));
+        check(Awaited::Nothing, None);
+        check(Awaited::Nodes, Some(StepWork::Converge));
+        check(Awaited::Anything, Some(StepWork::Converge));
     }
 
     #[test]
     fn a_deletion_is_looked_at_at_once_whatever_is_under_way() {
-        for waits in [0, 1] {
-            let mut pace = rested(waits);
+        for awaited in [Awaited::Nothing, Awaited::Nodes, Awaited::Anything] {
+            let mut pace = rested(awaited);
             let soon = at(10) + SignedDuration::from_millis(100);
             let deletion = Versions { all: 1, nodes: 1, arrivals: 0, deletions: 1 };
             assert_eq!(pace.observe(deletion, at(10)), Some(soon));
             assert_eq!((pace.begin(at(10)), pace.begin(soon)), (None, Some(StepWork::Converge)));
             assert_eq!(pace.begin(at(10) + SignedDuration::from_millis(200)), None);
             // A Node changed while it was tainted.
-            let ended = StepEnded { tainted: Some(Tainted::Some), ..converged(60, waits) };
+            let ended = StepEnded { tainted: Some(Tainted::Some), ..converged(60, awaited) };
             let ended = StepEnded { work: StepWork::Converge, reported: None, ..ended };
             assert!(pace.end(&ended, soon) <= soon + TAINT_RETRY);
             // It is reported, and handled again.
@@ -368,12 +362,12 @@ mod tests {
 
     #[test]
     fn a_ring_in_the_middle_of_a_burst_ends_no_burst() {
-        let mut pace = rested(0);
+        let mut pace = rested(Awaited::Nothing);
         pace.observe(PODS, at(10));
         pace.observe_ring();
         assert_eq!(pace.begin(at(10)), Some(StepWork::ConvergeAndReport(Burst::GoesOn)));
         let reported = Some(Reported::Later(at(40)));
-        assert_eq!(pace.end(&StepEnded { reported, ..converged(60, 0) }, at(10)), at(11));
+        assert_eq!(pace.end(&StepEnded { reported, ..converged(60, Awaited::Nothing) }, at(10)), at(11));
         assert_eq!(pace.begin(at(11)), Some(StepWork::Report(Burst::Over)));
         // Rung while nothing changes: there is no burst.
         pace.observe_ring();
@@ -382,10 +376,11 @@ mod tests {
 
     #[test]
     fn a_convergence_alone_leaves_the_heartbeat_where_it_was() {
-        let mut pace = rested(1);
+        let mut pace = rested(Awaited::Anything);
         pace.observe(Versions { all: 1, nodes: 1, arrivals: 0, ..PODS }, at(39));
         assert_eq!(pace.begin(at(39) + SignedDuration::from_millis(100)), Some(StepWork::Converge));
-        let ended = StepEnded { work: StepWork::Converge, reported: None, ..converged(60, 1) };
+        let ended =
+            StepEnded { work: StepWork::Converge, reported: None, ..converged(60, Awaited::Anything) };
         assert_eq!(pace.end(&ended, at(39) + SignedDuration::from_millis(200)), at(40));
     }
 
@@ -395,11 +390,11 @@ mod tests {
             let error = AgentError::Kube(KubeError::UnknownKind { kind: tenon_snapshot::Kind::Node });
             StepEnded { work, tainted: None, converged: None, reported: None, errors: vec![error] }
         };
-        let mut pace = rested(0);
+        let mut pace = rested(Awaited::Nothing);
         let work = pace.begin(at(60)).unwrap();
         assert_eq!(pace.end(&failed(work), at(60)), at(62));
         // A ring before the due time: its work remains.
-        let mut pace = rested(0);
+        let mut pace = rested(Awaited::Nothing);
         pace.observe_ring();
         let work = pace.begin(at(10)).unwrap();
         assert_eq!(
@@ -411,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_changed_class_is_answered_soon() {
-        let mut pace = rested(0);
+        let mut pace = rested(Awaited::Nothing);
         pace.observe(PODS, at(20));
         assert_eq!(pace.begin(at(21)), Some(StepWork::Report(Burst::Over)));
         let ring = Ring {
@@ -435,7 +430,7 @@ mod tests {
 
     #[test]
     fn one_that_starts_anew_looks_at_once() {
-        let mut pace = rested(0);
+        let mut pace = rested(Awaited::Nothing);
         pace.restart();
         assert_eq!(pace.begin(at(1)), Some(StepWork::ConvergeAndReport(Burst::Over)));
     }

@@ -15,6 +15,7 @@ use tenon_domain::taint::{DISRUPTED, NOT_READY, OPENING, Taint, TaintEffect, UNR
 use tenon_snapshot::object::{self, Kind, Object, text};
 use tenon_snapshot::{ActionKind, NodeAction, PodRef};
 
+use crate::awaited::Awaited;
 use crate::drain::{Drain, DrainVolumes, PodOp, RefusedEvictions, is_waited_for, plan_drain};
 use crate::hold::{HeldPods, holds};
 use crate::volumes::{Attachments, Detaching};
@@ -121,6 +122,8 @@ pub struct Convergence {
     pub opening: BTreeMap<ClaimName, String>,
     /// How far each action is, in the actions' order.
     pub reports: Vec<ActionReport>,
+    /// The changes that matter.
+    pub awaited: Awaited,
     /// The time of the next look without a ring; `None` if only changes matter.
     pub next: Option<Timestamp>,
 }
@@ -134,6 +137,7 @@ pub fn plan_convergence(view: &View, actions: &[NodeAction], now: Timestamp) -> 
         convergence.opening.extend(opening(view, action));
         let (progress, next) = plan_action(view, action, now, &mut convergence.ops);
         convergence.next = [convergence.next, next].into_iter().flatten().min();
+        convergence.awaited = convergence.awaited.max(Awaited::by(action.kind, &progress));
         let claim = action.claim.to_string();
         convergence.reports.push(ActionReport { claim, number: action.number, progress });
     }
