@@ -10,7 +10,7 @@ use tenon_domain::Timestamp;
 use tenon_domain::api::NodePool;
 use tenon_domain::claim::{Claim, LaunchOutcome, NextLaunch};
 use tenon_domain::class_status::{ConditionStatus, ConditionType};
-use tenon_domain::evidence::{NOT_RESOLVED, Waiting};
+use tenon_domain::evidence::{CLASS_UNREADABLE, NOT_RESOLVED, Waiting};
 use tenon_domain::id::NodeClassName;
 use tenon_domain::labels::PAUSE_DISRUPTION;
 use tenon_domain::pool_annotations;
@@ -155,25 +155,32 @@ fn dated(
     PoolCondition { condition, status: found.status, reason: found.reason, message: found.message, since }
 }
 
+/// A class that the cluster no longer has, or that can't be read any more, is as ready as none: what it resolved to stays
+/// in the table for its nodes.
 fn class_ready(pool: &NodePool, input: &LifecycleInput) -> FoundCondition {
     let name = &pool.template.node_class.name;
-    let seen = input
-        .snapshot
-        .as_deref()
-        .ok()
-        .and_then(|snapshot| snapshot.node_classes.iter().find(|class| class.name == *name));
-    if seen.is_some_and(|class| class.meta.deleted_at.is_some()) {
+    let snapshot = input.snapshot.as_deref().ok();
+    let seen = snapshot.and_then(|snapshot| snapshot.node_classes.iter().find(|class| class.name == *name));
+    let Some(seen) = seen else {
+        let (reason, message) = if snapshot.is_some_and(|snapshot| snapshot.has_unreadable_class(name)) {
+            (CLASS_UNREADABLE, not_ready(name, CLASS_UNREADABLE))
+        } else {
+            let message =
+                format!("EC2NodeClass `{name}` doesn't exist: create it, or correct `nodeClassRef`");
+            ("NodeClassNotFound", message)
+        };
+        return FoundCondition::not(ConditionStatus::False, reason, message);
+    };
+    if seen.meta.deleted_at.is_some() {
         let message = format!("EC2NodeClass `{name}` is being deleted: create it again, or name another");
         return FoundCondition::not(ConditionStatus::False, "NodeClassTerminating", message);
     }
     let Some(class) = input.classes.get(name) else {
-        let message = match seen {
-            None => format!(
-                "EC2NodeClass `{name}` doesn't exist or is invalid: create or correct it, or correct `nodeClassRef`"
-            ),
-            Some(_) => not_resolved(name),
-        };
-        return FoundCondition::not(ConditionStatus::False, "NodeClassNotFound", message);
+        return FoundCondition::not(
+            ConditionStatus::False,
+            "NodeClassNotFound",
+            not_ready(name, NOT_RESOLVED),
+        );
     };
     let ready = class.conditions.iter().find(|condition| condition.condition == ConditionType::Ready);
     match ready {
@@ -184,14 +191,15 @@ fn class_ready(pool: &NodePool, input: &LifecycleInput) -> FoundCondition {
             FoundCondition::not(ready.status, ready.reason_text(), ready.message.clone())
         }
         unknown => {
-            let message = unknown.map_or_else(|| not_resolved(name), |ready| ready.message.clone());
+            let message =
+                unknown.map_or_else(|| not_ready(name, NOT_RESOLVED), |ready| ready.message.clone());
             FoundCondition::not(ConditionStatus::Unknown, "NodeClassReadinessUnknown", message)
         }
     }
 }
 
-fn not_resolved(name: &NodeClassName) -> String {
-    Waiting::NodeClassNotReady { class: name.to_string(), reason: NOT_RESOLVED.to_owned() }.to_string()
+fn not_ready(name: &NodeClassName, reason: &str) -> String {
+    Waiting::NodeClassNotReady { class: name.to_string(), reason: reason.to_owned() }.to_string()
 }
 
 /// The health of the pool's latest launches with a known outcome: back to the first one of another form, because an edit

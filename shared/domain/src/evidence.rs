@@ -152,6 +152,8 @@ impl<T> std::ops::Deref for Ready<T> {
 
 /// The reason of a class that `node-classes` hasn't resolved yet.
 pub const NOT_RESOLVED: &str = "AwaitingReconciliation";
+/// The reason of a class that the agent reported and that can't be read.
+pub const CLASS_UNREADABLE: &str = "NodeClassUnreadable";
 /// The reason of a class that is being deleted.
 pub const CLASS_DELETED: &str = "NodeClassTerminating";
 
@@ -293,6 +295,11 @@ impl fmt::Display for Waiting {
             Self::NodeClassNotReady { class, reason } if reason == CLASS_DELETED => write!(
                 f,
                 "EC2NodeClass `{class}` isn't ready: it is being deleted: create it again, or let the NodePool name another"
+            ),
+            Self::NodeClassNotReady { class, reason } if reason == CLASS_UNREADABLE => write!(
+                f,
+                "EC2NodeClass `{class}` isn't ready: it is invalid: its condition `ValidationSucceeded` names the fields to \
+                 correct"
             ),
             Self::NodeClassNotReady { class, reason } => {
                 write!(f, "EC2NodeClass `{class}` isn't ready: {reason}: its conditions say what to do")

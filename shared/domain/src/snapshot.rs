@@ -12,6 +12,7 @@ use crate::api::storage::{CsiNode, PersistentVolume, PersistentVolumeClaim, Stor
 use crate::api::workload::{DaemonSet, PodDisruptionBudget, Service};
 use crate::api::{Ec2NodeClass, Node, NodePool, Pod};
 use crate::drain_block::DrainBlock;
+use crate::id::NodeClassName;
 
 /// The report of one cluster's agent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -54,6 +55,14 @@ pub struct Snapshot {
     pub unreadable: Vec<Unreadable>,
     /// The agent's results of its actions, by claim.
     pub reports: Vec<ActionReport>,
+}
+
+impl Snapshot {
+    /// Whether the cluster has an EC2NodeClass of the name that can't be read.
+    #[must_use]
+    pub fn has_unreadable_class(&self, name: &NodeClassName) -> bool {
+        self.unreadable.iter().any(|object| object.kind == "EC2NodeClass" && object.name == name.as_str())
+    }
 }
 
 /// An object that the agent reported and that couldn't be read.

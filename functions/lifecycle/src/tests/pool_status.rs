@@ -194,11 +194,31 @@ fn a_pool_is_ready_when_its_class_is_and_says_why_where_it_is_not() {
                       its log says why not";
     check(Some(class(&[])), (Unknown, "NodeClassReadinessUnknown", unresolved), not);
     check(None, (False, "NodeClassNotFound", unresolved), not);
-    let nowhere = condition(&input(minutes(30), vec![], vec![]), PoolConditionType::NodeClassReady);
-    let message =
-        "EC2NodeClass `default` doesn't exist or is invalid: create or correct it, or correct `nodeClassRef`"
-            .to_owned();
-    assert_eq!(nowhere, Some((False, "NodeClassNotFound".to_owned(), message)));
+}
+
+#[test]
+fn a_class_that_the_cluster_has_no_more_or_that_cant_be_read_is_not_ready_whatever_it_resolved_to() {
+    let check = |unreadable: &[&str], reason: &str, message: &str| {
+        let mut seen = with_snapshot(input(minutes(30), vec![], vec![]), |snapshot| {
+            snapshot.unreadable.extend(unreadable.iter().map(|name| tenon_domain::snapshot::Unreadable {
+                kind: "EC2NodeClass".to_owned(),
+                name: (*name).to_owned(),
+                errors: vec![],
+            }));
+        });
+        let expected = Some((ConditionStatus::False, reason.to_owned(), message.to_owned()));
+        assert_eq!(condition(&seen, PoolConditionType::NodeClassReady), expected);
+        let ready = (ConditionType::Ready, ConditionStatus::True, ConditionReason::Holds, "resolved");
+        let class = class(&[ready]);
+        seen.classes.insert(class.name.clone(), class);
+        assert_eq!(condition(&seen, PoolConditionType::NodeClassReady), expected);
+    };
+    let missing = "EC2NodeClass `default` doesn't exist: create it, or correct `nodeClassRef`";
+    check(&[], "NodeClassNotFound", missing);
+    check(&["other"], "NodeClassNotFound", missing);
+    let invalid = "EC2NodeClass `default` isn't ready: it is invalid: its condition `ValidationSucceeded` names the \
+                   fields to correct";
+    check(&["default"], "NodeClassUnreadable", invalid);
 }
 
 /// A pool, its class, and four claims of them of which no Node joined.

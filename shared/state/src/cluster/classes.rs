@@ -18,7 +18,7 @@ use tenon_domain::catalog::{
     CapacityType, Catalog, ClassNodes, Exhaustion, InstanceTypeOption, LearnedOf, PartData, Places,
 };
 use tenon_domain::class_status::ClassStatus;
-use tenon_domain::evidence::{CLASS_DELETED, CatalogPart, NOT_RESOLVED, Waiting, require};
+use tenon_domain::evidence::{CLASS_DELETED, CLASS_UNREADABLE, CatalogPart, NOT_RESOLVED, Waiting, require};
 use tenon_domain::id::{ClusterName, NodeClassName, NodePoolName, Region};
 use tenon_domain::labels;
 use tenon_domain::launch_verdict::{
@@ -136,7 +136,7 @@ impl<'a> ObservedCluster<'a> {
         class: Option<&Ec2NodeClass>,
     ) -> Result<JudgedPool, PoolReadiness> {
         let name = &pool.template.node_class.name;
-        let class = class.ok_or_else(|| PoolReadiness::NodeClassNotFound(name.clone()))?;
+        let class = class.ok_or_else(|| self.without_class(pool))?;
         let not_ready = |reason: &str| {
             Err(PoolReadiness::NotReady(Waiting::NodeClassNotReady {
                 class: name.to_string(),
@@ -193,6 +193,16 @@ impl<'a> ObservedCluster<'a> {
             }
         }
         Ok(JudgedPool { readiness: PoolReadiness::Ready, standing, doubt, without: None })
+    }
+
+    /// Why a pool has no class: it is missing, or can't be read.
+    fn without_class(&self, pool: &NodePool) -> PoolReadiness {
+        let wanted = &pool.template.node_class;
+        if wanted.is_served() && self.snapshot.has_unreadable_class(&wanted.name) {
+            let (class, reason) = (wanted.name.to_string(), CLASS_UNREADABLE.to_owned());
+            return PoolReadiness::NotReady(Waiting::NodeClassNotReady { class, reason });
+        }
+        PoolReadiness::NodeClassNotFound(wanted.name.clone())
     }
 
     /// EC2's verdicts on launches of a pool.
