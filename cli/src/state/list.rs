@@ -3,14 +3,16 @@
 use serde_json::{Map, Value as Json, json};
 use tenon_domain::Timestamp;
 use tenon_domain::boot::BootRecord;
-use tenon_domain::class_status::{ConditionReason, ConditionType};
+use tenon_domain::class_status::{ConditionReason, ConditionStatus, ConditionType};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClusterName, Region};
 use tenon_domain::pool_status::PoolConditionType;
 use tenon_domain::registry::{FeatureGate, Registry};
+use tenon_domain::report::Shown;
 use tenon_domain::unavailable::{Mark, MarkState};
+use tenon_domain::wake::FunctionName;
 use tenon_snapshot::snapshot;
-use tenon_table::items::{JournalOf, from_item, keys};
+use tenon_table::items::{JournalOf, ToldFinding, ToldFindings, from_item, keys};
 use tenon_table::learned::read_learned;
 use tenon_table::{Consistency, Item, Key, Query, SkRange, Table, TableError, query_all};
 
@@ -51,11 +53,7 @@ pub(crate) async fn list<T: Table>(
     let items = match kind {
         GetKind::Claims => by_prefix(table, cluster(), keys::NODE_CLAIM).await?,
         GetKind::Pools => pools(table, scope).await?,
-        GetKind::Classes => {
-            let mut classes = by_prefix(table, cluster(), keys::NODE_CLASS).await?;
-            classes.iter_mut().for_each(show_reasons);
-            classes
-        }
+        GetKind::Classes => classes(table, scope).await?,
         GetKind::Rollouts => by_prefix(table, cluster(), keys::COMMAND).await?,
         GetKind::Images => images(table, scope).await?,
         GetKind::Types => by_prefix(table, region(), keys::TYPE).await?,
@@ -168,6 +166,37 @@ async fn images<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, 
     Ok(images)
 }
 
+/// EC2NodeClasses, as they resolved. One that can't be read any more isn't ready, as Kubernetes shows it.
+async fn classes<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, ListError> {
+    let Some(cluster) = scope.cluster else { return Ok(Vec::new()) };
+    let mut classes = by_prefix(table, Some(keys::cluster_pk(cluster)), keys::NODE_CLASS).await?;
+    classes.iter_mut().for_each(show_reasons);
+    let key = keys::told(cluster, FunctionName::NodeClasses);
+    let told = table.get(&key, Consistency::Eventual).await?;
+    let told = told.and_then(|item| from_item::<ToldFindings>(&key, &item).ok());
+    let findings = told.map(|told| told.findings).unwrap_or_default();
+    for finding in findings.iter().filter(|finding| finding.shown == Shown::Invalid) {
+        let invalid = |class: &&mut Json| {
+            class.get("name").and_then(Json::as_str).is_some_and(|name| finding.names.contains(name))
+        };
+        classes.iter_mut().filter(invalid).for_each(|class| show_invalid(class, finding));
+    }
+    Ok(classes)
+}
+
+fn show_invalid(class: &mut Json, finding: &ToldFinding) {
+    let shown = [ConditionType::ValidationSucceeded, ConditionType::Ready].map(ConditionType::as_str);
+    let conditions = class.get_mut("conditions").and_then(Json::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter_map(Json::as_object_mut) {
+        if condition.get("type").and_then(Json::as_str).is_some_and(|named| shown.contains(&named)) {
+            condition.insert("status".to_owned(), json!(ConditionStatus::False.as_str()));
+            condition.insert("reason".to_owned(), json!(finding.reason));
+            condition.insert("message".to_owned(), json!(finding.message));
+            condition.insert("since".to_owned(), json!(finding.since.to_string()));
+        }
+    }
+}
+
 /// Gives conditions the reason that Kubernetes shows: the exact one, and their own type where they hold.
 fn show_reasons(class: &mut Json) {
     let conditions = class.get_mut("conditions").and_then(Json::as_array_mut);
@@ -206,4 +235,37 @@ async fn events<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, 
     }
     lines.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(lines.into_iter().map(|(_, line)| Json::Object(line)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use tenon_domain::journal::{Decision, SubjectKind};
+
+    use super::*;
+
+    #[test]
+    fn a_class_that_cant_be_read_any_more_is_shown_as_not_ready() {
+        let at = Timestamp::UNIX_EPOCH;
+        let finding = ToldFinding {
+            identity: String::new(),
+            kind: SubjectKind::Class,
+            names: BTreeSet::from(["default".to_owned()]),
+            decision: Decision::Refused,
+            reason: "Unreadable".to_owned(),
+            message: "ignoring it".to_owned(),
+            shown: Shown::Invalid,
+            since: at,
+            told_at: at,
+        };
+        let condition = |name: &str, status: &str| json!({ "type": name, "status": status });
+        let mut class = json!({ "conditions": [condition("AMIsReady", "True"), condition("Ready", "True")] });
+        show_invalid(&mut class, &finding);
+        let ready = json!({
+            "type": "Ready", "status": "False", "reason": "Unreadable", "message": "ignoring it",
+            "since": "1970-01-01T00:00:00Z"
+        });
+        assert_eq!(class["conditions"], json!([condition("AMIsReady", "True"), ready]));
+    }
 }
