@@ -33,6 +33,9 @@ use crate::resolve::{JudgedClass, named, not_allowed, owner_allowed, rank, refus
 /// The most rejected images that a status names.
 const REJECTED_SHOWN: usize = 5;
 
+/// How the message begins that says which images went.
+const GONE: &str = "no image matches `spec.amiSelectorTerms` any more";
+
 /// How often pending snapshots are looked at.
 const SNAPSHOTS_EVERY: SignedDuration = SignedDuration::from_mins(1);
 
@@ -50,6 +53,8 @@ pub struct ChosenImages {
 pub struct KnownImages<'a> {
     /// The images that it resolved to.
     pub previous: &'a [ResolvedImage],
+    /// The last message about them.
+    pub told: &'a str,
     /// Those that EC2 refused to launch.
     pub refused: &'a [RefusedImage],
     /// Those whose instances failed.
@@ -79,7 +84,7 @@ pub fn images(
     found: &[Image],
     known: KnownImages<'_>,
 ) -> ChosenImages {
-    if let Some(seen) = without_candidates(judged, selected, found, known.previous) {
+    if let Some(seen) = without_candidates(judged, selected, found, known) {
         return ChosenImages { seen, notices: ImageNotices::default() };
     }
     let slots = slots(judged, selected, found);
@@ -94,12 +99,12 @@ fn without_candidates(
     judged: JudgedClass<'_>,
     selected: &SelectedImages,
     found: &[Image],
-    previous: &[ResolvedImage],
+    known: KnownImages<'_>,
 ) -> Option<Seen<Vec<ResolvedImage>>> {
     let (available, not): (Vec<&Image>, Vec<&Image>) =
         found.iter().filter(|i| i.architecture.is_some()).partition(|i| i.state == ImageState::Available);
     if available.is_empty() {
-        let message = none_available(judged, selected, &not, previous);
+        let message = none_available(judged, selected, &not, known);
         return Some(refused(ConditionReason::AmiNotFound, &message));
     }
     if available.iter().any(|image| owner_allowed(judged, image)) {
@@ -114,7 +119,7 @@ fn none_available(
     judged: JudgedClass<'_>,
     selected: &SelectedImages,
     not: &[&Image],
-    previous: &[ResolvedImage],
+    known: KnownImages<'_>,
 ) -> String {
     let states = not.iter().map(|image| format!("{} is {}", image.id, image.state.as_str()));
     if let (0, Some(first)) = (states.len(), selected.nameless.first()) {
@@ -134,13 +139,16 @@ fn none_available(
             named(states)
         );
     }
-    if previous.is_empty() {
+    // A class whose images went has none at the next look, and still says which they were.
+    if known.previous.is_empty() && known.told.starts_with(GONE) {
+        return known.told.to_owned();
+    }
+    if known.previous.is_empty() {
         return "no image matches `spec.amiSelectorTerms`: correct the terms, or share the image".to_owned();
     }
-    let gone: Vec<String> = previous.iter().map(|image| image.id.to_string()).collect();
+    let gone: Vec<String> = known.previous.iter().map(|image| image.id.to_string()).collect();
     format!(
-        "no image matches `spec.amiSelectorTerms` any more: EC2 doesn't return {}; make another image, or correct the \
-         terms",
+        "{GONE}: EC2 doesn't return {}; make another image, or correct the terms",
         named(gone.into_iter())
     )
 }

@@ -304,6 +304,7 @@ fn returns(
     let judged = JudgedClass { class, registry, account, now };
     let known = KnownImages {
         previous: &status.images,
+        told: "",
         refused: &status.refused_images,
         failed: &FailedImages::of(news.boots, class, now),
         unfinished: &UnfinishedSnapshots::new(),

@@ -37,10 +37,12 @@ impl ClassLook<'_> {
         }
         let known = self.previous.filter(|known| spec_form::is_of_spec(known, class));
         let previous = known.map(|known| known.images.as_slice()).unwrap_or_default();
+        let told = known.and_then(|known| known.condition(CONDITION));
+        let told = told.map(|told| told.message.as_str()).unwrap_or_default();
         let refused = known.map(|known| refused_images(self, known)).unwrap_or_default();
         let failed = FailedImages::of(&self.input.boots, class, self.input.now);
         let unfinished = &self.input.unfinished;
-        let images = KnownImages { previous, refused: &refused, failed: &failed, unfinished };
+        let images = KnownImages { previous, told, refused: &refused, failed: &failed, unfinished };
         let mut notices = ImageNotices::default();
         let seen = self.part(
             PartCondition { condition: CONDITION, reason: ConditionReason::AmiResolutionFailed },

@@ -63,7 +63,8 @@ fn the_best_image_of_an_architecture_is_taken_in_whatever_order_ec2_tells_them()
     let judged = JudgedClass { class: &class, registry: &registry, account: "111122223333", now: at(100) };
     let unfinished = BTreeMap::new();
     let failed = FailedImages::default();
-    let known = KnownImages { previous: &[], refused: &[], failed: &failed, unfinished: &unfinished };
+    let known =
+        KnownImages { previous: &[], told: "", refused: &[], failed: &failed, unfinished: &unfinished };
     let check = |best: Image, other: Image| {
         let arm =
             Image { architecture: Some(ImageArchitecture::Arm64), ..made("ami-0", "arm", Some(1), None) };

@@ -212,7 +212,12 @@ fn where_no_image_is_accepted_the_class_keeps_its_own_while_ec2_launches_it() {
     running.world.ec2.deregister_image(&old).unwrap();
     running.wake(WakeCause::ImageChanged(Some(old.clone())));
     assert_eq!(running.obstacle(), "AMIsReady=False AMINotFound");
-    assert!(running.message().contains(&format!("EC2 doesn't return `{old}`")), "{}", running.message());
+    let says_so = || running.message().contains(&format!("EC2 doesn't return `{old}`"));
+    assert!(says_so(), "{}", running.message());
+    // A later look knows no image of the class any more.
+    running.world.clock.advance(SignedDuration::from_mins(5));
+    running.wake(WakeCause::Sweep);
+    assert!(says_so(), "{}", running.message());
 }
 
 #[test]
