@@ -204,6 +204,11 @@ fn journal(record: &ImageRecord, before: Option<ImageState>, now: Timestamp) -> 
         Some(before) => {
             format!("image `{}` changed from {} to {state}: {consequence}", record.id, before.as_str())
         }
+        // Nobody saw it, so it may as well be of another account, or of none.
+        None if record.state == ImageState::Deregistered && record.owner.is_empty() => format!(
+            "EC2 doesn't return image `{}`, so {consequence}: check the id, or have it shared with this account",
+            record.id
+        ),
         None => format!("image `{}` is {state}: {consequence}", record.id),
     };
     JournalRecord::new(subject, now, FunctionName::Images.as_str(), Decision::ImageState, message)
@@ -270,6 +275,22 @@ mod tests {
         check(Some(ImageState::Disabled), Some(Ec2::Available), Some((ImageState::Available, available)));
         check(Some(ImageState::Available), None, Some((ImageState::Deregistered, rejected)));
         check(None, None, Some((ImageState::Deregistered, rejected)));
+    }
+
+    #[test]
+    fn an_image_that_was_never_seen_is_not_called_deregistered() {
+        let check = |known: Option<ImageState>, expected: &str| {
+            let change = look(known, None).changes.pop().unwrap();
+            assert_eq!(change.journal.unwrap().message, expected);
+        };
+        check(
+            None,
+            "EC2 doesn't return image `ami-1`, so no EC2NodeClass uses it: check the id, or have it shared with this account",
+        );
+        check(
+            Some(ImageState::Available),
+            "image `ami-1` changed from available to deregistered: no EC2NodeClass uses it",
+        );
     }
 
     #[test]
