@@ -97,10 +97,11 @@ struct JudgedVerdicts<'a> {
 
 fn judge(judged: JudgedVerdicts<'_>) -> (Seen<()>, Option<ValidationNote>) {
     let JudgedVerdicts { verdicts, request, architectures, now } = judged;
-    let (mut awaited, mut told, mut used) = (Vec::new(), Vec::new(), false);
+    let (mut awaited, mut told, mut used, mut has_pools) = (Vec::new(), Vec::new(), false, false);
     for architecture in architectures {
         let outcome = verdicts.on(request, architecture).map(|verdict| &verdict.outcome);
         used |= !matches!(outcome, Some(VerdictOutcome::Unused { .. }));
+        has_pools |= matches!(outcome, Some(VerdictOutcome::Unused { pools }) if !pools.is_empty());
         match outcome {
             None => awaited.push(format!("`{}`", architecture.as_str())),
             Some(VerdictOutcome::Allowed | VerdictOutcome::Unused { .. }) => {}
@@ -126,7 +127,12 @@ fn judge(judged: JudgedVerdicts<'_>) -> (Seen<()>, Option<ValidationNote>) {
         return (Seen::Unseen { reason, message, next_try }, None);
     }
     if !used {
-        told.push("no NodePool takes nodes from the class, so its launches aren't validated".to_owned());
+        let why = if has_pools {
+            "no instance type of its NodePools can be launched from the class"
+        } else {
+            "no NodePool takes nodes from the class"
+        };
+        told.push(format!("{why}, so its launches aren't validated"));
     }
     told.dedup();
     let note = ValidationNote { reason: ConditionReason::Holds, message: told.join("; ") };
@@ -199,6 +205,10 @@ mod tests {
         check(allowed(), Some(denied()), told);
         let told = "True: no NodePool takes nodes from the class, so its launches aren't validated";
         check(unused(), unused(), told);
+        let of_pool = || Some(VerdictOutcome::Unused { pools: "digest".to_owned() });
+        let told = "True: no instance type of its NodePools can be launched from the class, so its launches aren't \
+                    validated";
+        check(of_pool(), of_pool(), told);
     }
 
     #[test]

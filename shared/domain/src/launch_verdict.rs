@@ -51,7 +51,7 @@ pub enum VerdictOutcome {
     Allowed,
     /// No NodePool takes nodes of this architecture from the class, so EC2 wasn't asked.
     Unused {
-        /// The digest of the NodePools of the class: others may take some.
+        /// The digest of the NodePools of the class: others may take some. Empty without any.
         pools: String,
     },
     /// Launches work, and something is to be told.

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tenon_domain::api::NodePool;
 use tenon_domain::class_status::ResolvedImage;
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName, NodePoolName, Region, SubnetId};
@@ -152,15 +153,20 @@ fn unbooted(pool: &NodePoolName, image: &ResolvedImage) -> BuiltQuestion {
     BuiltQuestion::Refused { message, image: Some(image.id.clone()) }
 }
 
-/// The digest of a class's NodePools: an edit changes it.
+/// The digest of a class's NodePools, those that claims are planned for: an edit changes it. It is empty without any.
 pub(super) fn pools_digest(snapshot: &Snapshot, class: &NodeClassName) -> String {
-    let pools = snapshot.node_pools.iter().filter(|pool| pool.template.node_class.name == *class);
+    let planned = |pool: &&NodePool| pool.replicas.is_none() && pool.meta.deleted_at.is_none();
+    let pools = snapshot.node_pools.iter().filter(planned);
+    let pools = pools.filter(|pool| pool.template.node_class.name == *class);
     let texts: BTreeSet<[String; 3]> = pools
         .map(|pool| {
             let uid = pool.meta.uid.as_ref().map(ToString::to_string).unwrap_or_default();
             [pool.name.to_string(), uid, pool.meta.generation.to_string()]
         })
         .collect();
+    if texts.is_empty() {
+        return String::new();
+    }
     Digest::of_texts(texts.iter().flatten().map(String::as_str)).base36(DIGEST_DIGITS)
 }
 
