@@ -338,6 +338,7 @@ impl TwinState {
                 image_state_at_launch: image_state,
                 defect: self.defect(&resolved.image),
                 user_data: resolved.user_data.clone(),
+                block_devices: resolved.block_devices.clone(),
                 instance_profile: resolved.instance_profile.clone(),
                 placement: resolved.placement.clone(),
                 visible_at,

@@ -8,7 +8,8 @@ use tenon_domain::placement::LaunchPlacement;
 
 use super::images::ImageDefect;
 use tenon_ec2::port::{
-    ImageState, Instance, InstanceProfileSpec, ScheduledEvent, StatusCheck, Tags, TargetCapacityType,
+    BlockDeviceMapping, ImageState, Instance, InstanceProfileSpec, ScheduledEvent, StatusCheck, Tags,
+    TargetCapacityType,
 };
 
 /// The count of a call.
@@ -88,6 +89,8 @@ pub struct InstanceRecord {
     pub defect: Option<ImageDefect>,
     /// The user data of its launch template.
     pub user_data: Option<String>,
+    /// The block devices of its launch template.
+    pub block_devices: Vec<BlockDeviceMapping>,
     /// The instance profile of its launch template.
     pub instance_profile: Option<InstanceProfileSpec>,
     /// The placement group of its launch template.

@@ -11,14 +11,15 @@ use jiff::SignedDuration;
 use serde_json::Value;
 use tenon_domain::catalog::describe::facts;
 use tenon_domain::catalog::learned::stated_bytes;
-use tenon_domain::catalog::settings::PartsPerMillion;
+use tenon_domain::catalog::settings::{BlockDevice, EbsVolume, InstanceStorePolicy, PartsPerMillion};
 use tenon_domain::catalog::{LearnedMemory, NodeSettings, node_shape};
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{ImageId, InstanceType};
 use tenon_domain::labels;
+use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::ResourceList;
 use tenon_ec2::data::Ec2Data;
-use tenon_ec2::port::{ImageArchitecture, Instance};
+use tenon_ec2::port::{BlockDeviceMapping, ImageArchitecture, Instance};
 use tenon_simulated_cluster::NodeSpec;
 use tenon_twin::{ImageDefect, InstanceRecord};
 
@@ -78,6 +79,9 @@ pub fn node_of(record: &InstanceRecord, boot: BootTimes, memory: Option<LearnedM
     let config = user_data.as_deref().map(read_user_data).unwrap_or_default();
     let mut settings = NodeSettings::default();
     settings.kubelet.max_pods = config.max_pods;
+    let text = user_data.as_deref().unwrap_or_default();
+    settings.block_devices = kubelet_device(&record.block_devices, text).into_iter().collect();
+    settings.instance_store_policy = mounts_disks(text).then_some(InstanceStorePolicy::Raid0);
     let usual = || reported_memory(stated_bytes(&facts), &instance.instance_type, &instance.image);
     let shape = node_shape(&facts, &settings, Some(memory.unwrap_or_else(usual)));
     let name = instance.node_name().ok()?.to_string();
@@ -93,6 +97,34 @@ pub fn node_of(record: &InstanceRecord, boot: BootTimes, memory: Option<LearnedM
         ready_after: boot.ready_after,
         name,
     })
+}
+
+/// The device that the kubelet's directories are on: the operating system decides it, not the class.
+fn kubelet_device(devices: &[BlockDeviceMapping], user_data: &str) -> Option<BlockDevice> {
+    let usual = if user_data.contains("[settings") {
+        Some("/dev/xvdb")
+    } else if user_data.contains("node.eks.aws") || user_data.contains("/etc/eks/bootstrap.sh") {
+        Some("/dev/xvda")
+    } else {
+        None
+    };
+    let device = match usual {
+        Some(name) => devices.iter().find(|device| device.device_name == name),
+        None => devices.last(),
+    }?;
+    let size = device.volume_size_gib.map(|gib| Quantity::from_mebi(i64::from(gib) * 1024));
+    Some(BlockDevice {
+        device_name: Some(device.device_name.clone()),
+        root_volume: true,
+        ebs: Some(EbsVolume { size, ..EbsVolume::default() }),
+    })
+}
+
+/// Whether the user data makes the host's disks the kubelet's: of AL2023, AL2 or Bottlerocket.
+fn mounts_disks(user_data: &str) -> bool {
+    user_data.contains("\"RAID0\"")
+        || user_data.contains("--local-disks raid0")
+        || (user_data.contains("bootstrap-commands") && user_data.contains("\"init\""))
 }
 
 fn cloud_labels(instance: &Instance, name: &str) -> BTreeMap<String, String> {
@@ -190,6 +222,34 @@ mod tests {
         let name = InstanceType::parse("m5.large").unwrap();
         let of = |image: &str| reported_memory(8 << 30, &name, &ImageId::parse(image).unwrap());
         assert_ne!(of("ami-1"), of("ami-2"));
+    }
+
+    #[test]
+    fn the_kubelet_has_the_device_of_its_operating_system_and_disks_that_user_data_mounts() {
+        let device = |(name, gib): &(&str, u32)| BlockDeviceMapping {
+            device_name: (*name).to_owned(),
+            volume_size_gib: Some(*gib),
+            volume_type: None,
+            iops: None,
+            throughput_mib: None,
+            encrypted: None,
+            kms_key_id: None,
+            snapshot_id: None,
+            initialization_rate_mib: None,
+            delete_on_termination: None,
+        };
+        let check = |devices: &[(&str, u32)], user_data: &str, expected: Option<&str>| {
+            let devices: Vec<_> = devices.iter().map(device).collect();
+            let found = kubelet_device(&devices, user_data).and_then(|found| found.ebs?.size);
+            assert_eq!(found.map(|size| size.to_string()).as_deref(), expected, "{user_data}");
+        };
+        let both = [("/dev/xvda", 4), ("/dev/xvdb", 100)];
+        check(&both, "application/node.eks.aws", Some("4Gi"));
+        check(&both, "[settings.kubernetes]", Some("100Gi"));
+        check(&[("/dev/sda1", 100)], "application/node.eks.aws", None);
+        check(&[("/dev/sda1", 100)], "#!/bin/sh", Some("100Gi"));
+        assert!(mounts_disks(r#"{"localStorage":{"strategy":"RAID0"}}"#));
+        assert!(!mounts_disks("#!/bin/sh"));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use tenon_domain::id::{ImageId, SecurityGroupId};
 use tenon_domain::placement::LaunchPlacement;
 use tenon_ec2::data;
 use tenon_ec2::port::{
-    BootMode, FleetLaunchTemplate, FleetOverride, ImageArchitecture, ImageState, InstanceProfileSpec,
-    InstanceTypeInfo, Subnet, TargetCapacityType,
+    BlockDeviceMapping, BootMode, FleetLaunchTemplate, FleetOverride, ImageArchitecture, ImageState,
+    InstanceProfileSpec, InstanceTypeInfo, Subnet, TargetCapacityType,
 };
 
 use super::{OverrideError, item};
@@ -33,6 +33,7 @@ pub(super) struct Resolved {
     pub(super) image: ImageId,
     pub(super) security_groups: Vec<SecurityGroupId>,
     pub(super) user_data: Option<String>,
+    pub(super) block_devices: Vec<BlockDeviceMapping>,
     pub(super) instance_profile: Option<InstanceProfileSpec>,
     pub(super) placement: Option<LaunchPlacement>,
     pub(super) source: CapacitySource,
@@ -111,6 +112,7 @@ impl TwinState {
             subnet,
             image: image.clone(),
             user_data: template.data.user_data.clone(),
+            block_devices: template.data.block_devices.clone(),
             security_groups: template.data.security_groups.clone(),
             instance_profile: template.data.instance_profile.clone(),
             placement: template.data.placement.clone(),
