@@ -17,7 +17,7 @@ use tenon_domain::class_status::{
 };
 use tenon_domain::id::ClusterName;
 use tenon_domain::launch_verdict::{
-    ClassVerdicts, JudgedRequest, NO_SPOT_ROLE, VerdictOutcome, architectures,
+    ClassVerdicts, JudgedRequest, NO_LAUNCH, NO_SPOT_ROLE, VerdictOutcome, architectures,
 };
 use tenon_domain::registry::FeatureGate;
 use tenon_domain::unavailable::RequestDigest;
@@ -110,9 +110,10 @@ fn judge(judged: JudgedVerdicts<'_>) -> (Seen<()>, Option<ValidationNote>) {
                 told.push(format!("{message}; the first launch has one instance, and decides"));
             }
             Some(VerdictOutcome::Denied { reason, message, image: _ }) => {
-                let message = format!(
-                    "{message}; Tenon asks EC2 again within 5 minutes, or at once when the class changes"
-                );
+                let again =
+                    if message.starts_with(NO_LAUNCH) { "Tenon tries again" } else { "Tenon asks EC2 again" };
+                let message =
+                    format!("{message}; {again} within 5 minutes, or at once when the class changes");
                 return (Seen::Refused { reason: *reason, message }, None);
             }
         }
@@ -183,6 +184,15 @@ mod tests {
             }
         };
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn ec2_is_asked_again_only_where_it_was_asked() {
+        let message = format!("{NO_LAUNCH}: invalid user data");
+        let reason = ConditionReason::LaunchRefused;
+        let told = "False LaunchRefused: no launch can be made from the class: invalid user data; Tenon tries again \
+                    within 5 minutes, or at once when the class changes";
+        check(Some(VerdictOutcome::Denied { reason, message, image: None }), None, told);
     }
 
     #[test]

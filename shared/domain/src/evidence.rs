@@ -9,6 +9,7 @@ pub use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::id::Region;
+use crate::launch_verdict::NO_LAUNCH;
 
 /// A snapshot older than this supports no launch for pods and no voluntary disruption. The agent refreshes its
 /// heartbeat every [`HEARTBEAT_EVERY`], so one heartbeat may be lost.
@@ -308,7 +309,8 @@ impl fmt::Display for Waiting {
                 write!(f, "NodePool `{pool}` isn't ready: {reason}: its conditions say what to do")
             }
             Self::LaunchRefused { pool, code, message, until } => {
-                write!(f, "EC2 refuses launches of NodePool `{pool}` ({code}")?;
+                f.write_str(refused_by(message.as_deref()))?;
+                write!(f, " launches of NodePool `{pool}` ({code}")?;
                 message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))?;
                 write!(f, "); next launch at `{until}`, or when the NodePool or its EC2NodeClass changes")
             }
@@ -325,6 +327,14 @@ impl fmt::Display for Waiting {
                 "terminations and disruptions are halted: do what the item `HALT` says, then delete it",
             ),
         }
+    }
+}
+
+/// Without a request, EC2 refused nothing.
+fn refused_by(message: Option<&str>) -> &'static str {
+    match message {
+        Some(message) if message.starts_with(NO_LAUNCH) => "Tenon can't make",
+        Some(_) | None => "EC2 refuses",
     }
 }
 

@@ -30,6 +30,9 @@ pub const LAUNCHES_NOTED_EVERY: SignedDuration = SignedDuration::from_hours(1);
 /// The annotation of an EC2NodeClass whose changed value asks EC2 again. Source: karpenter.sh/docs/troubleshooting.
 pub const VALIDATION_REFRESH: &str = "karpenter.k8s.aws/validation-refresh";
 
+/// How the message of a refusal begins for which EC2 isn't asked: the class's spec leaves nothing to ask.
+pub const NO_LAUNCH: &str = "no launch can be made from the class";
+
 /// What is told while the account lacks the role that spot launches need.
 pub const NO_SPOT_ROLE: &str = "EC2 refuses spot launches, because the account has no service-linked role for them: \
     create it by `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`";

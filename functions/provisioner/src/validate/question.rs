@@ -13,6 +13,7 @@ use tenon_domain::digest::Digest;
 use tenon_domain::id::{ClusterName, ImageId, NodeClassName, NodePoolName, Region, SubnetId};
 use tenon_domain::image::BootMode;
 use tenon_domain::launch::LaunchCause;
+use tenon_domain::launch_verdict::NO_LAUNCH;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::unavailable::Marks;
 use tenon_domain::wake::FunctionName;
@@ -101,7 +102,7 @@ pub(super) fn built(
     }
     match refusal {
         Some(why) => {
-            let message = format!("no launch can be made from the class: {why}");
+            let message = format!("{NO_LAUNCH}: {why}");
             BuiltQuestion::Refused { message, image: None }
         }
         None if is_ready => unbootable(cluster, region, observed, question)
