@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tenon_domain::catalog::node_shape::reported_storage;
 use tenon_domain::claim::{Claim, ClaimPhase, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, InstanceId, LaunchId};
@@ -245,7 +246,7 @@ fn plan_claim(
             Ok(stepped) => {
                 step.journal.push(record(&stepped, found.decision, found.message, input));
                 step.action = node::action_of(&stepped, input).or(step.action);
-                step.after = stepped;
+                step.after = with_storage(stepped, input);
             }
             Err(impossible) => {
                 report.tell(Finding::refused(
@@ -265,6 +266,15 @@ fn plan_claim(
     } else if let Some(action) = node::registration(claim, input) {
         plan.actions.push((claim.clone(), action));
     }
+}
+
+/// The claim with the storage that its Node reports, for plans of the same class after the Node's end.
+fn with_storage(claim: Claim, input: &LifecycleInput) -> Claim {
+    let is_up = matches!(claim.phase(), ClaimPhase::Registered | ClaimPhase::Initialized);
+    let instance = claim.state.instance().filter(|_| is_up);
+    let node = instance.and_then(|instance| input.node_of(instance, claim.created_at).node());
+    let reported = node.and_then(|node| reported_storage(&node.capacity));
+    Claim { storage: reported.or(claim.storage), ..claim }
 }
 
 fn is_unseen(claim: &Claim, held: &LaunchedInstance, input: &LifecycleInput) -> bool {

@@ -160,7 +160,38 @@ pub fn node_shape(
         pods,
         devices: devices(facts, settings),
     };
-    let kube_reserved = kube_reserved(facts, settings, pods);
+    with_capacity(facts, settings, capacity)
+}
+
+/// `ephemeral-storage` in capacity and allocatable of a node of the type that has so many bytes of it.
+#[must_use]
+pub fn storage_of(facts: &InstanceTypeFacts, settings: &NodeSettings, bytes: u64) -> [Quantity; 2] {
+    let before = node_shape(facts, settings, None).capacity;
+    let capacity =
+        Amounts { ephemeral_storage_bytes: bytes, ephemeral_storage_format: Format::BinarySi, ..before };
+    let shape = with_capacity(facts, settings, capacity);
+    [shape.capacity, shape.allocatable]
+        .map(|amounts| units(amounts.ephemeral_storage_bytes, Format::BinarySi))
+}
+
+/// The `ephemeral-storage` in a Node's `status.capacity`, in bytes; `None` before its kubelet reports any.
+#[must_use]
+pub fn reported_storage(capacity: &ResourceList) -> Option<u64> {
+    let bytes = u64::try_from(capacity.get(&ResourceName::EPHEMERAL_STORAGE).value_ceil()).ok()?;
+    (bytes > 0).then_some(bytes)
+}
+
+/// Whether a node's `ephemeral-storage` is the host's disks, instead of a volume.
+#[must_use]
+pub const fn is_on_disks(facts: &InstanceTypeFacts, settings: &NodeSettings) -> bool {
+    matches!(
+        (settings.instance_store_policy, facts.instance_store, settings.ami_family.windows_build()),
+        (Some(InstanceStorePolicy::Raid0), Some(_), None)
+    )
+}
+
+fn with_capacity(facts: &InstanceTypeFacts, settings: &NodeSettings, capacity: Amounts) -> NodeShape {
+    let kube_reserved = kube_reserved(facts, settings, capacity.pods);
     let system = &settings.kubelet.system_reserved;
     let system_reserved = Overhead {
         cpu_millis: system.cpu.map_or(0, millis),

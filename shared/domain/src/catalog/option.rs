@@ -9,7 +9,7 @@ use crate::catalog::attachments::attachable_volumes;
 use crate::catalog::compatibility::compatibility;
 use crate::catalog::facts::{InstanceTypeFacts, UsageClass};
 use crate::catalog::node_labels;
-use crate::catalog::node_shape::{LearnedMemory, node_shape};
+use crate::catalog::node_shape::{LearnedMemory, node_shape, storage_of};
 use crate::catalog::offering::{
     Availability, CapacityType, Offering, OfferingRank, PriceRank, Unavailability,
 };
@@ -18,8 +18,9 @@ use crate::catalog::settings::NodeSettings;
 use crate::id::{InstanceType, Region};
 use crate::labels;
 use crate::placement::ResolvedPlacementGroup;
+use crate::quantity::Quantity;
 use crate::requirement::{Requirement, Requirements};
-use crate::resources::ResourceList;
+use crate::resources::{ResourceList, ResourceName};
 
 /// An instance type that nodes of a class may be of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct InstanceTypeOption {
     pub capacity: ResourceList,
     /// `status.allocatable` of its nodes.
     pub allocatable: ResourceList,
+    /// The `ephemeral-storage` that the class's spec promises, where its Nodes have less.
+    pub promised_storage: Option<Quantity>,
     /// The EBS volumes that pods may attach to its nodes, as far as EC2's facts tell.
     pub ebs_volumes: Option<u32>,
     /// Its offerings, by zone, then capacity type.
@@ -77,6 +80,7 @@ impl InstanceTypeOption {
             labels,
             capacity: shape.capacity.resources(),
             allocatable: shape.allocatable.resources(),
+            promised_storage: None,
             ebs_volumes: attachable_volumes(&facts, settings),
             facts,
             offerings,
@@ -90,6 +94,17 @@ impl InstanceTypeOption {
         sort(&mut self.offerings);
         add_place(&mut self.labels, region, &self.offerings);
         add_capacity_types(&mut self.labels, &self.facts, &self.offerings);
+    }
+
+    /// Takes the `ephemeral-storage` that Nodes of the class have, where that is less than its spec promises.
+    pub fn lower_storage(&mut self, settings: &NodeSettings, bytes: u64) {
+        let [capacity, allocatable] = storage_of(&self.facts, settings, bytes);
+        let promised = self.capacity.get(&ResourceName::EPHEMERAL_STORAGE);
+        if capacity < promised {
+            self.capacity.insert(ResourceName::EPHEMERAL_STORAGE, capacity);
+            self.allocatable.insert(ResourceName::EPHEMERAL_STORAGE, allocatable);
+            self.promised_storage = Some(promised);
+        }
     }
 
     /// Decides anew whether its offerings are available. Its labels stay: they name the zones of the class's subnets,

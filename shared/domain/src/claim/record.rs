@@ -60,6 +60,8 @@ pub struct Claim {
     pub labels: BTreeMap<String, String>,
     /// Requests of its pods and of the DaemonSets, as in `spec.resources.requests`.
     pub requests: ResourceList,
+    /// The `ephemeral-storage` that its Node reported, in bytes.
+    pub storage: Option<u64>,
 }
 
 crate::words! {
@@ -436,6 +438,7 @@ impl Claim {
             tenancy: Tenancy::Default,
             labels: BTreeMap::new(),
             requests: ResourceList::new(),
+            storage: None,
         }
     }
 

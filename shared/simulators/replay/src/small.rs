@@ -127,6 +127,7 @@ impl FakeType {
             labels,
             allocatable: capacity.clone().minus(&overhead),
             capacity,
+            promised_storage: None,
             ebs_volumes: None,
             offerings,
         }

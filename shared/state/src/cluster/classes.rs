@@ -74,7 +74,9 @@ impl<'a> ObservedCluster<'a> {
             let name = &pool.template.node_class.name;
             let class = self.class(pool);
             if let Some(class) = class {
-                let types = by_class.entry(name).or_insert_with(|| self.options(class, region, known));
+                let types = by_class
+                    .entry(name)
+                    .or_insert_with(|| self.with_seen_storage(class, self.options(class, region, known)));
                 self.types.insert(pool.name.clone(), Arc::clone(types));
             }
             let judged = self.judge(pool, class);
@@ -94,7 +96,7 @@ impl<'a> ObservedCluster<'a> {
     }
 
     /// The class with the cluster's settings, and its placement group as it resolved.
-    fn with_settings(&self, class: &Ec2NodeClass) -> Ec2NodeClass {
+    pub(super) fn with_settings(&self, class: &Ec2NodeClass) -> Ec2NodeClass {
         let mut class = class.clone();
         class.settings.reserved_enis = self.registry.settings.reserved_enis;
         class.settings.vm_memory_overhead = PartsPerMillion(self.registry.settings.vm_memory_overhead_ppm);

@@ -11,6 +11,7 @@ mod ephemeral;
 mod nodes;
 mod pools;
 mod reserved;
+mod storage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

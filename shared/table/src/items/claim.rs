@@ -45,6 +45,7 @@ impl ItemForm for Claim {
             to.labels(LABELS, &self.labels);
         }
         to.resources("requests", &self.requests);
+        to.number_if("ephemeral_storage", self.storage);
         let replaces = match &self.role {
             CommandRole::None => None,
             CommandRole::Replacement(command) => Some(command),
@@ -111,6 +112,7 @@ impl ItemForm for Claim {
             },
             labels: from.labels(LABELS)?,
             requests: from.resources("requests")?,
+            storage: from.u64_if("ephemeral_storage")?,
         })
     }
 }

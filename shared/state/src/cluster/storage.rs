@@ -1,0 +1,161 @@
+//! The ephemeral storage that Nodes of a class have, where that is less than its spec promises.
+//!
+//! Decides what such a Node tells of the class's other types. Their volumes are alike, so that one Node tells of all. Of
+//! disks, a Node tells of its own type; if it has far less than them, nothing mounts them, and it tells of all. Another
+//! spec or another image of the class may mount them, and nothing is known of it.
+//!
+//! Invariant: what a Node had counts until its claim is forgotten, so that the end of an empty Node repeats no launch
+//! whose pods can't fit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tenon_domain::api::Ec2NodeClass;
+use tenon_domain::catalog::node_shape::{is_on_disks, reported_storage};
+use tenon_domain::catalog::{InstanceTypeFacts, InstanceTypeOption, NodeSettings, find_option};
+use tenon_domain::claim::{Claim, LaunchedInstance};
+use tenon_domain::class_status::ClassStatus;
+use tenon_domain::id::{InstanceId, InstanceType};
+
+use super::ObservedCluster;
+
+/// The share of its disks that a Node has if they are mounted: file systems take a little.
+const MOUNTED_PERCENT: u64 = 90;
+
+/// The least that Nodes have, in bytes.
+#[derive(Debug, Default)]
+struct SeenStorage {
+    of_volumes: Option<u64>,
+    of_disks: Option<u64>,
+    of_types: BTreeMap<InstanceType, u64>,
+}
+
+impl SeenStorage {
+    fn note(&mut self, option: &InstanceTypeOption, settings: &NodeSettings, has: u64) {
+        let Some(promised) = reported_storage(&option.capacity).filter(|promised| has < *promised) else {
+            return;
+        };
+        let least = |known: Option<u64>| Some(known.map_or(has, |known| known.min(has)));
+        if !is_on_disks(&option.facts, settings) {
+            self.of_volumes = least(self.of_volumes);
+        } else if has < promised.saturating_mul(MOUNTED_PERCENT) / 100 {
+            self.of_disks = least(self.of_disks);
+        } else {
+            let known = self.of_types.entry(option.facts.name.clone()).or_insert(has);
+            *known = has.min(*known);
+        }
+    }
+
+    fn of(&self, facts: &InstanceTypeFacts, settings: &NodeSettings) -> Option<u64> {
+        if is_on_disks(facts, settings) {
+            self.of_disks.into_iter().chain(self.of_types.get(&facts.name).copied()).min()
+        } else {
+            self.of_volumes
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.of_volumes.is_none() && self.of_disks.is_none() && self.of_types.is_empty()
+    }
+}
+
+impl ObservedCluster<'_> {
+    /// The class's types with no more storage than its Nodes have.
+    pub(super) fn with_seen_storage(
+        &self,
+        class: &Ec2NodeClass,
+        options: Arc<Vec<InstanceTypeOption>>,
+    ) -> Arc<Vec<InstanceTypeOption>> {
+        let Some(status) = self.view.classes.get(&class.name) else { return options };
+        let settings = self.with_settings(class).settings;
+        let nodes = self.snapshot.nodes.iter().filter_map(|node| {
+            Some((&node.provider_id.as_ref()?.instance, reported_storage(&node.capacity)?))
+        });
+        let reported: BTreeMap<&InstanceId, u64> = nodes.collect();
+        let mut seen = SeenStorage::default();
+        for claim in self.view.claims.values().filter(|claim| claim.class == class.name) {
+            let Some(instance) = claim.state.instance() else { continue };
+            let has = reported.get(&instance.id).copied().or(claim.storage);
+            let option = find_option(&options, &instance.instance_type);
+            if let (Some(has), Some(option), true) = (has, option, is_alike(claim, instance, status)) {
+                seen.note(option, &settings, has);
+            }
+        }
+        if seen.is_empty() {
+            return options;
+        }
+        let mut options = options.to_vec();
+        for option in &mut options {
+            if let Some(bytes) = seen.of(&option.facts, &settings) {
+                option.lower_storage(&settings, bytes);
+            }
+        }
+        Arc::new(options)
+    }
+}
+
+/// Whether the class launches from the claim's spec and image still.
+fn is_alike(claim: &Claim, instance: &LaunchedInstance, status: &ClassStatus) -> bool {
+    claim.class_hash.zip(status.hash).is_none_or(|(had, has)| had == has)
+        && status.images.iter().any(|image| image.id == instance.image)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenon_domain::catalog::settings::GIB;
+    use tenon_domain::claim::{ClaimState, RemovalReason};
+    use tenon_domain::evidence::CatalogPart;
+    use tenon_domain::id::ImageId;
+    use tenon_domain::wake::FunctionName;
+    use tenon_ec2::port::ImageArchitecture;
+    use tenon_harness::cluster::Cluster;
+    use tenon_harness::{FunctionWorld, WorldConfig, claims};
+    use tenon_memory_table::block_on;
+    use tenon_table::items::{add_step, keys, set};
+
+    use super::*;
+    use crate::heads::Watch;
+    use crate::observe::{Caches, ClusterObservation, observe};
+    use crate::view::{Want, Wants};
+
+    /// Checks the storage that types are planned with, in GiB, after an m5.large reported so much and went.
+    fn check(reported: Option<u64>, image: &str, expected: u64) {
+        let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
+        let mut cluster = Cluster::new(world, &["m5.large", "m5.xlarge"]).unwrap();
+        cluster.resolve(&[(image.parse::<ImageId>().unwrap(), ImageArchitecture::X86_64)]).unwrap();
+        let (instance, at) = (claims::instance(0), cluster.world.clock.now());
+        let state = ClaimState::Terminated {
+            instance: Some(instance),
+            node: Some(claims::node_name(0)),
+            reason: RemovalReason::Deleted,
+            at,
+        };
+        let claim = Claim { storage: reported.map(|gib| gib * GIB), ..claims::claim(0, state) };
+        cluster.put(set(keys::claim(&cluster.name, &claim.name), &claim)).unwrap();
+        cluster.put(add_step(&cluster.name)).unwrap();
+        cluster.report().unwrap();
+        let wants = Wants {
+            function: FunctionName::Provisioner,
+            parts: &CatalogPart::ALL,
+            sets: &[Want::Claims, Want::Classes],
+            watch: Watch::Everything,
+        };
+        let seen = block_on(observe(&cluster.world, &cluster.name, wants, &Caches::default())).unwrap();
+        let ClusterObservation { view, snapshot, compiled } = seen;
+        let (registry, snapshot) = (view.registry.as_ref().unwrap(), snapshot.unwrap());
+        let mut world = ObservedCluster::new(&cluster.name, registry, &view, &snapshot);
+        world.resolve(&cluster.world.installation.region, &compiled);
+        for option in world.types.values().next().unwrap().iter() {
+            let planned = reported_storage(&option.capacity).unwrap();
+            assert_eq!(planned / GIB, expected, "{} {reported:?} {image}", option.facts.name);
+        }
+    }
+
+    #[test]
+    fn one_node_with_less_storage_than_planned_tells_of_all_types_and_outlives_its_end() {
+        check(None, "ami-1", 20);
+        check(Some(10), "ami-1", 10);
+        check(Some(30), "ami-1", 20);
+        check(Some(10), "ami-2", 20);
+    }
+}
