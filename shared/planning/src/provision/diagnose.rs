@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tenon_domain::catalog::{Availability, Incompatibility, Unavailability};
 use tenon_domain::id::Zone;
 use tenon_domain::requirement::{Conflict, Requirement, Requirements, UndefinedKeys};
-use tenon_domain::resources::Shortage;
+use tenon_domain::resources::{ResourceName, Shortage};
 use tenon_domain::taint::tolerates_forbidding;
 use tenon_domain::unavailable::FIRST_HOLD;
 
@@ -263,7 +263,9 @@ fn nearest(types: &[&Type<'_>], group: &PodGroup<'_>) -> Option<Shortfall> {
         let Shortage { resource, requested, available } = shortage(one, group)?;
         let allocatable = one.option.allocatable.get(&resource);
         let daemon_sets = one.overhead.get(&resource);
-        let shortfall = Shortfall { resource, requested, allocatable, daemon_sets };
+        let capacity = one.option.capacity.get(&resource);
+        let promised = one.option.promised_storage.filter(|_| resource == ResourceName::EPHEMERAL_STORAGE);
+        let shortfall = Shortfall { resource, requested, allocatable, daemon_sets, capacity, promised };
         Some((short, std::cmp::Reverse(available), shortfall))
     };
     types.iter().filter_map(lacking).min().map(|(_, _, shortfall)| shortfall)

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use tenon_domain::catalog::InstanceTypeOption;
+use tenon_domain::catalog::{CapacityType, InstanceTypeOption};
 use tenon_domain::labels;
 use tenon_domain::requirement::hints::nearest;
 use tenon_domain::requirement::{Requirement, Requirements};
@@ -16,6 +16,8 @@ use super::needs::PodGroup;
 use super::pool::Pool;
 use super::reason_words::{MOST_NAMES, few};
 use super::report::Reason;
+
+const RESERVED: &str = CapacityType::Reserved.as_str();
 
 /// The types among which a requirement finds none.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,6 +32,11 @@ enum TypesOf {
 pub(crate) fn no_instance_type(pool: &Pool<'_>, group: &PodGroup<'_>, merged: &Requirements) -> Reason {
     let of_class: Vec<&InstanceTypeOption> = pool.input.types.iter().collect();
     let of_pool: Vec<&InstanceTypeOption> = pool.types.iter().map(|one| one.option).collect();
+    // The class's types are those that one of its images boots on.
+    if of_class.is_empty() {
+        let why = "the architectures of the EC2NodeClass's images: select an image of another one by `amiSelectorTerms`";
+        return Reason::NoInstanceType { why: why.to_owned() };
+    }
     let mut empty = merged.iter().filter(|asked| asked.is_empty());
     let why = empty
         .find_map(|asked| contradiction(pool, group, asked.key()))
@@ -127,6 +134,13 @@ fn explained(asked: &Requirement, types: &[&InstanceTypeOption], of: TypesOf) ->
     let mut wanted = asked.values().iter().filter(|_| of == TypesOf::Class && !asked.is_complement());
     let meant = wanted.find_map(|value| nearest(value, known.iter().copied()));
     let remedy = match asked.key() {
+        labels::ARCH if of == TypesOf::Class => {
+            "correct it, or select an image of it by `amiSelectorTerms` of the EC2NodeClass"
+        }
+        labels::CAPACITY_TYPE if is_reserved(asked) && !known.contains(RESERVED) => {
+            "allow others, or let the class have reservations: `ReservedCapacity` of the cluster's stack must be \
+             `Enabled`, and `capacityReservationSelectorTerms` of the EC2NodeClass must select some"
+        }
         labels::OS => "correct it, or choose another AMI family in the EC2NodeClass",
         _ => "correct it",
     };
@@ -139,6 +153,10 @@ fn explained(asked: &Requirement, types: &[&InstanceTypeOption], of: TypesOf) ->
         }
         None => format!("`{asked}`: nodes of the {whose} have {has}: {remedy}"),
     }
+}
+
+fn is_reserved(asked: &Requirement) -> bool {
+    !asked.is_complement() && asked.values().iter().any(|value| value == RESERVED)
 }
 
 /// The first values, or the range of many numbers.

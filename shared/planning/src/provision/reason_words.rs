@@ -93,8 +93,15 @@ const MISTAKEN_CORES: Quantity = Quantity::from_integer(1_000_000);
 
 /// Larger types are no remedy where no node has any, nor for storage, which the class decides.
 fn short(shortfall: &Shortfall) -> String {
-    let Shortfall { resource, requested, allocatable, daemon_sets } = shortfall;
+    let Shortfall { resource, requested, allocatable, daemon_sets, capacity, promised } = shortfall;
     let overdrawn = daemon_sets > allocatable;
+    // Types without any pods at all are those that the class allows none.
+    if allocatable.is_zero() && (!capacity.is_zero() || *resource == ResourceName::PODS) {
+        return format!(
+            "`spec.kubelet` of the EC2NodeClass leaves pods no `{resource}` on any instance type, `{requested}` is \
+             requested: correct it, or allow larger types"
+        );
+    }
     if allocatable.is_zero() && !overdrawn {
         return format!(
             "no instance type offers pods any `{resource}`, `{requested}` is requested: allow types that have it, if EC2 \
@@ -105,6 +112,12 @@ fn short(shortfall: &Shortfall) -> String {
         if daemon_sets.is_zero() { String::new() } else { format!(" less `{daemon_sets}` of DaemonSets") };
     let remedy = if *resource == ResourceName::CPU && is_mistaken(*requested) {
         "`M` is a million cores, write `m` for a thousandth"
+    } else if let Some(promised) = promised {
+        return format!(
+            "no instance type is large enough: `{requested}` of `{resource}` is requested, `{allocatable}`{daemons} is \
+             available at most: nodes of the EC2NodeClass joined with `{capacity}` instead of `{promised}`: correct its \
+             `blockDeviceMappings`, `instanceStorePolicy` or `userData` to what its image mounts, or request less"
+        );
     } else if *resource == ResourceName::EPHEMERAL_STORAGE {
         "request less, or give nodes more by `blockDeviceMappings` or `instanceStorePolicy: RAID0` of the EC2NodeClass"
     } else if overdrawn {

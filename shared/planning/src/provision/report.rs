@@ -229,6 +229,10 @@ pub struct Shortfall {
     pub allocatable: Quantity,
     /// How much of that DaemonSets request.
     pub daemon_sets: Quantity,
+    /// How much a node has before reserves.
+    pub capacity: Quantity,
+    /// How much the EC2NodeClass promises, where its Nodes joined with less.
+    pub promised: Option<Quantity>,
 }
 
 impl Reason {

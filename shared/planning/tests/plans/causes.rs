@@ -19,6 +19,34 @@ fn check_message(shape: PodShape, pool: PoolInput, expected: &str) {
 }
 
 #[test]
+fn what_the_class_takes_from_pods_is_told_with_the_field_that_helps() {
+    let storage = |amount: &str| [("ephemeral-storage", amount)];
+    let mut less = FakeType::new("m.large", 2, 8, 29).option();
+    less.promised_storage = Some("100Gi".parse().unwrap());
+    check_message(
+        shape(&storage("50Gi")),
+        pool("default", vec![less]),
+        "no instance type is large enough: `50Gi` of `ephemeral-storage` is requested, `20Gi` is available at most: nodes of \
+         the EC2NodeClass joined with `20Gi` instead of `100Gi`: correct its `blockDeviceMappings`, `instanceStorePolicy` or \
+         `userData` to what its image mounts, or request less",
+    );
+    let mut reserved = FakeType::new("m.large", 2, 8, 29).option();
+    reserved.allocatable.insert("memory".parse().unwrap(), "0".parse().unwrap());
+    check_message(
+        shape(&[("memory", "1Gi")]),
+        pool("default", vec![reserved]),
+        "`spec.kubelet` of the EC2NodeClass leaves pods no `memory` on any instance type, `1Gi` is requested: correct it, or \
+         allow larger types",
+    );
+    check_message(
+        shape(&[("cpu", "1")]),
+        pool("default", Vec::new()),
+        "no instance type matches the architectures of the EC2NodeClass's images: select an image of another one by \
+         `amiSelectorTerms`",
+    );
+}
+
+#[test]
 fn what_is_short_is_told_with_what_daemon_sets_take_and_with_a_remedy_that_helps() {
     let large = || pool("default", vec![FakeType::new("m.large", 2, 8, 29).option()]);
     let check = |asked: (&str, &str), daemon: Option<&str>, expected: &str| {
@@ -70,7 +98,19 @@ fn the_requirement_that_alone_excludes_every_type_is_named_with_what_types_have(
          EC2NodeClass a subnet in the zone",
     );
     check(labels::INSTANCE_TYPE, "smal.instance-type", " (did you mean `small.instance-type`?): correct it");
-    check(labels::ARCH, "x86_64", ": nodes of the EC2NodeClass have `amd64`, `arm64`: correct it");
+    check(
+        labels::ARCH,
+        "x86_64",
+        ": nodes of the EC2NodeClass have `amd64`, `arm64`: correct it, or select an image of it by `amiSelectorTerms` of \
+         the EC2NodeClass",
+    );
+    check(
+        labels::CAPACITY_TYPE,
+        "reserved",
+        ": nodes of the EC2NodeClass have `on-demand`, `spot`: allow others, or let the class have reservations: \
+         `ReservedCapacity` of the cluster's stack must be `Enabled`, and `capacityReservationSelectorTerms` of the \
+         EC2NodeClass must select some",
+    );
     check(
         labels::CAPACITY_TYPE,
         "ondemand",
