@@ -16,12 +16,12 @@ use tenon_domain::id::{InstanceType, Zone, ZoneId};
 use tenon_domain::unavailable::{
     LaunchAsked, Mark, OfferingKey, Refusal, RefusalCause, RequestDigest, UnavailableKey, WantedOffering,
 };
-use tenon_ec2::port::{FleetItemError, FleetOverride};
+use tenon_ec2::port::{CreateFleetRequest, FleetItemError, FleetOverride, TargetCapacityType};
 use tenon_ec2::{Effect, ErrorClass, blame, effect};
 use tenon_state::cluster::refused_requests;
 use tenon_table::items::RefreshedParts;
 
-use super::{LaunchAnswer, SettleInput};
+use super::{LaunchAnswer, SettleFailure, SettleInput};
 
 /// EC2's word about one mark, existing or new.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,6 +146,41 @@ pub(super) fn words(
         words.entry(mark.key.clone()).or_insert_with(|| unnamed.clone());
     }
     words.into_iter().map(|(key, said)| MarkWord { key, said }).collect()
+}
+
+/// What follows a refusal for capacity: another plan at once helps only around a mark that this launch was planned
+/// without. Otherwise the request itself is held, because the plan would be the same.
+pub(super) fn after_capacity(
+    input: SettleInput<'_>,
+    answer: &LaunchAnswer,
+    words: &[MarkWord],
+) -> SettleFailure {
+    let is_refusal = |word: &&MarkWord| matches!(word.said, OfferingAnswer::Refused { .. });
+    let mut refused = words.iter().filter(is_refusal).peekable();
+    match answer {
+        LaunchAnswer::Found(_) => SettleFailure::Capacity,
+        LaunchAnswer::Fleet(_) if refused.peek().is_none() => SettleFailure::Unmarked,
+        LaunchAnswer::Fleet(_) | LaunchAnswer::Refused(_) => {
+            if refused.any(|word| changes_plan(input, word)) {
+                SettleFailure::Capacity
+            } else {
+                SettleFailure::Request
+            }
+        }
+    }
+}
+
+/// Whether the launch was planned without the mark of the word. A mark on spot changes no plan of an on-demand launch.
+fn changes_plan(input: SettleInput<'_>, word: &MarkWord) -> bool {
+    if word.key == UnavailableKey::CapacityType(CapacityType::Spot) {
+        let request = CreateFleetRequest::from_stored(&input.launch.request);
+        if request.is_ok_and(|request| request.capacity_type == TargetCapacityType::OnDemand) {
+            return false;
+        }
+    }
+    input.marks.get(&word.key).is_none_or(|known| {
+        known.asked_at > input.launch.created_at || word.next(Some(known), input.asked(), input.now).is_some()
+    })
 }
 
 /// EC2's refusals, with their code and the type's size.

@@ -4,7 +4,8 @@
 //! readers of one answer settle it equally. It doesn't call EC2 and doesn't write.
 //!
 //! Invariants: a claim gets at most one instance, an instance at most one claim; a claim that isn't `Planned` keeps
-//! its state; errors beside enough instances fail no claim. Module `marks` has the effects on marks.
+//! its state; errors beside enough instances fail no claim; no failure is planned again at once without a mark that
+//! changes the plan. Module `marks` has the effects on marks.
 //!
 //! Source: aws/karpenter-provider-aws `pkg/providers/instance/instance.go`, `pkg/errors/errors.go`.
 
@@ -138,12 +139,12 @@ pub fn settle(input: SettleInput<'_>, answer: &LaunchAnswer) -> Settlement {
     }
     let refused = (settlement.failed == Some(SettleFailure::Request)).then_some(&failure);
     settlement.marks = marks::words(input, answer, &instances, refused);
-    let is_marked = settlement.marks.iter().any(|word| matches!(word.said, OfferingAnswer::Refused { .. }));
-    if settlement.failed == Some(SettleFailure::Capacity)
-        && matches!(answer, LaunchAnswer::Fleet(_))
-        && !is_marked
-    {
-        settlement.failed = Some(SettleFailure::Unmarked);
+    if settlement.failed == Some(SettleFailure::Capacity) {
+        let next = marks::after_capacity(input, answer, &settlement.marks);
+        settlement.failed = Some(next);
+        if next == SettleFailure::Request {
+            settlement.marks = marks::words(input, answer, &instances, Some(&failure));
+        }
     }
     settlement
 }

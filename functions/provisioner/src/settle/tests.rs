@@ -382,6 +382,30 @@ fn what_no_mark_can_hold_is_not_planned_again_at_once() {
     assert_eq!(world.failed(&LaunchAnswer::Found(Vec::new())), Some(SettleFailure::Capacity));
 }
 
+/// Spot is marked and an on-demand launch is refused for spot's role all the same, or a launch is refused what it was
+/// planned around.
+#[test]
+fn a_refusal_that_changes_no_plan_is_a_refused_request() {
+    let role = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
+    let no_role = LaunchAnswer::Refused(Ec2Error::from_code("CreateFleet", role, ""));
+    let dry = error("InsufficientInstanceCapacity", Some(from("m5.large", "us-east-1a")));
+    let dry = fleet(&[], vec![dry]);
+    let check = |marks: &[Mark], answer: &LaunchAnswer, expected: SettleFailure| {
+        assert_eq!(SettleWorld::new(marks.iter().cloned()).failed(answer), Some(expected), "{marks:?}");
+    };
+    let offering = |now| mark("offering#on-demand#use1-az1#m5.large", now);
+    check(&[], &no_role, SettleFailure::Capacity);
+    check(&[mark("capacity-type#spot", 90)], &no_role, SettleFailure::Request);
+    check(&[offering(90)], &dry, SettleFailure::Request);
+    // Another launch was refused it since this one was planned.
+    check(&[offering(101)], &dry, SettleFailure::Capacity);
+    let world = SettleWorld::new([mark("capacity-type#spot", 90)]);
+    let claim = claims::claim(0, ClaimState::Planned);
+    let told = settle(world.input(&[&claim]), &no_role).marks;
+    let is_request = |word: &MarkWord| matches!(word.key, UnavailableKey::Request(_));
+    assert_eq!(told.iter().filter(|word| is_request(word)).count(), 1, "the NodePool says so: {told:?}");
+}
+
 #[test]
 fn what_a_launch_into_a_reservation_is_told_is_about_the_reservation() {
     let mut world = SettleWorld::new([mark("reservation#cr-1", 90)]);

@@ -74,6 +74,21 @@ fn after_the_tokens_time_instances_are_found_by_their_tag() {
     }
 }
 
+/// An on-demand launch can't be planned around spot.
+#[test]
+fn a_missing_role_of_spot_that_refuses_on_demand_launches_is_asked_about_once_a_minute() {
+    let cluster = cluster(1);
+    let code = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
+    let refused = Ec2Error::from_code("CreateFleet", code, "no role");
+    let (when, effect) = (FaultWhen::Next(100), FaultEffect::Refused(refused));
+    cluster.world.ec2.inject(Fault { call: Call::CreateFleet, when, effect });
+    for (seconds, expected) in [(0, 1), (1, 1), (67, 2)] {
+        advance(&cluster, SignedDuration::from_secs(seconds));
+        wake(&cluster);
+        assert_eq!(cluster.claims().unwrap().len(), expected, "after {seconds} s more");
+    }
+}
+
 #[test]
 fn a_refused_request_fails_with_the_peers_reason_and_isnt_repeated_at_once() {
     let cluster = cluster(1);
