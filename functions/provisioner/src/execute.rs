@@ -18,15 +18,16 @@ mod templates;
 use futures::channel::mpsc;
 use futures::future::try_join;
 use futures::stream::{self, Stream, StreamExt};
+use jiff::Timestamp;
 use tenon_domain::id::ClusterName;
-use tenon_domain::unavailable::{Marks, RequestDigest};
+use tenon_domain::unavailable::{Marks, RequestDigest, UnavailableKey};
 use tenon_runtime::{HandlerError, Ports};
 use tenon_state::observe::ClusterObservation;
 use tenon_state::view::ClusterView;
 
 use crate::denials;
 use crate::launcher::Launcher;
-use crate::settle::{CatalogFacts, SettleInput, settle};
+use crate::settle::{CatalogFacts, MarkWord, SettleFailure, SettleInput, Settlement, settle};
 use crate::validated::{Noted, Validated};
 use crate::written_marks::{WrittenMarks, write_mark};
 use ask::{AnsweredLaunch, CallQueue, LaunchAsker, SendOutcome, ask_all};
@@ -135,6 +136,9 @@ impl<'a> Settling<'a> {
                     write_mark(ports, input, word, &mut self.written).await?;
                 }
                 record(ports, self.cluster, due.launch, &settlement).await?;
+                if let Some(at) = self.held_until(&settlement) {
+                    self.sent.put_off(at);
+                }
                 match self.validated.note(ports, due.launch, &settlement).await? {
                     Noted::Nothing => {}
                     Noted::Consent => self.sent.classes = true,
@@ -150,5 +154,16 @@ impl<'a> Settling<'a> {
             }
         }
         Ok(())
+    }
+
+    /// When a refused request is asked for again, by the mark that it left.
+    fn held_until(&self, settlement: &Settlement) -> Option<Timestamp> {
+        if settlement.failed != Some(SettleFailure::Request) {
+            return None;
+        }
+        let is_request = |word: &&MarkWord| matches!(word.key, UnavailableKey::Request(_));
+        let mark = |word: &MarkWord| self.written.get(&word.key).and_then(Option::as_ref);
+        let marks = settlement.marks.iter().filter(is_request).filter_map(mark);
+        marks.map(|mark| mark.blocked_until().min(mark.last_resort_at())).max()
     }
 }

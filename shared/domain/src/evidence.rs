@@ -253,6 +253,24 @@ impl Waiting {
             | Self::TableRestored => None,
         }
     }
+
+    /// When it ends by itself, where that is known.
+    #[must_use]
+    pub const fn ends_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::LaunchRefused { until, .. } | Self::NodesNotJoining { until, .. } => Some(*until),
+            Self::CatalogNotHydrated { .. }
+            | Self::CatalogStale { .. }
+            | Self::SnapshotMissing
+            | Self::SnapshotStale { .. }
+            | Self::SnapshotAhead { .. }
+            | Self::SnapshotTooLarge { .. }
+            | Self::NodeClassNotReady { .. }
+            | Self::NodePoolNotReady { .. }
+            | Self::ClusterNotRegistered
+            | Self::TableRestored => None,
+        }
+    }
 }
 
 impl fmt::Display for Waiting {

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use tenon_domain::claim::BINDING_WINDOW;
 use tenon_domain::journal::{JournalRecord, SubjectKind};
 
-use super::probes::dried;
+use tenon_table::items::add_step;
+
+use super::probes::{dried, marks};
 use super::*;
 
 /// The journals of pods or claims, by name.
@@ -110,6 +112,23 @@ fn a_launch_that_can_not_be_made_is_told_and_tried_again_soon() {
     assert_eq!(told.len(), 1);
     assert!(told[0].starts_with("not launching NodeClaim `") && told[0].contains(expected), "{told:?}");
     assert_eq!(woken(&cluster), [SignedDuration::from_secs(55)]);
+}
+
+#[test]
+fn a_refused_pool_is_looked_at_when_its_next_launch_is_due() {
+    let cluster = cluster(1);
+    cluster.world.ec2.deny(Call::CreateFleet, "no");
+    wake(&cluster);
+    let due = marks(&cluster)[0].blocked_until().duration_since(cluster.world.clock.now());
+    let soonest = woken(&cluster).into_iter().min().unwrap();
+    // Whole seconds, rounded up.
+    assert!((0..=1).contains(&(soonest - due).as_secs()), "{soonest:?} {due:?}");
+    // So does a look in between.
+    advance(&cluster, SignedDuration::from_secs(30));
+    cluster.put(add_step(&cluster.name)).unwrap();
+    wake(&cluster);
+    let again = woken(&cluster).into_iter().min().unwrap();
+    assert!((0..=31).contains(&(due - again).as_secs()), "{again:?} {due:?}");
 }
 
 /// Two claims would probe the same mark; one launch does, and the other claim waits for its answer.

@@ -244,8 +244,11 @@ impl Reason {
 
     /// When it ends by itself, where that is known.
     #[must_use]
-    pub const fn ends_at(&self) -> Option<Timestamp> {
-        if let Self::AllOfferingsUnavailable { until, .. } = self { *until } else { None }
+    pub fn ends_at(&self) -> Option<Timestamp> {
+        if let Self::AllOfferingsUnavailable { until, .. } = self {
+            return *until;
+        }
+        self.waiting().and_then(Waiting::ends_at)
     }
 }
 
