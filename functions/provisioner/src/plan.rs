@@ -1,7 +1,7 @@
 //! Plans claims and their launches for pending pods. Pure.
 //!
 //! Decides only which observations support a plan: `tenon_planning` decides the nodes, `tenon_launching` the
-//! requests.
+//! requests; and which launches without an answer are told of.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use tenon_domain::api::Pod;
 use tenon_domain::api::pod::DEFAULT_SCHEDULER;
 use tenon_domain::claim::Claim;
-use tenon_domain::id::{ClusterName, Region};
+use tenon_domain::id::{ClaimName, ClusterName, Region};
 use tenon_domain::journal::{Subject, SubjectKind};
-use tenon_domain::launch::LaunchCause;
+use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
 use tenon_domain::report::{Finding, Report};
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{Built, LaunchInput, build, write_launch};
@@ -25,6 +25,9 @@ use tenon_state::view::ClusterView;
 use tenon_table::WriteGroup;
 
 use crate::lost::{LostLaunches, lost_launches};
+
+/// A launch is told of when it was put off so often: one lost answer is nobody's concern.
+const TOLD_AFTER_ATTEMPTS: u32 = 2;
 
 /// A plan, ready to be committed.
 #[derive(Debug, Default)]
@@ -54,6 +57,7 @@ pub(crate) fn plan(
         }
     };
     told.unreadable(snapshot.unreadable.iter().filter(|object| object.kind == "Pod"));
+    view.launches.values().flat_map(|launch| not_taken(view, launch)).for_each(|found| told.tell(found));
     let mut world = ObservedCluster::new(cluster, registry, view, snapshot);
     world.left_alone().for_each(|pod| told.tell(left_alone(pod)));
     let pods = world.pending();
@@ -102,6 +106,24 @@ fn left_alone(pod: &Pod) -> Finding {
         "making no node for {}",
         format!("scheduler `{scheduler}` places it; Tenon makes nodes for the pods of `{DEFAULT_SCHEDULER}`"),
     )
+}
+
+/// The claims of a launch that EC2 hasn't taken though it was sent several times.
+fn not_taken(view: &ClusterView, launch: &Launch) -> Vec<Finding> {
+    let attempts = match launch.state {
+        LaunchState::Requested { attempts, .. } => attempts,
+        LaunchState::Settled { .. } => 0,
+    };
+    if attempts < TOLD_AFTER_ATTEMPTS {
+        return Vec::new();
+    }
+    let why = "EC2 throttles its launch, or doesn't answer it; the launch is sent again, once a minute or more often";
+    let found = |name: &ClaimName| {
+        let subject = Subject { kind: SubjectKind::Claim, name: name.to_string() };
+        Finding::waiting(subject, "LaunchPutOff", "no instance yet for {}", why).detail("launch", &launch.id)
+    };
+    let claims = launch.claims.iter().map(|claim| &claim.name);
+    claims.filter(|name| view.claims.contains_key(*name)).map(found).collect()
 }
 
 /// The writes of each launch; a template that several launches name is written with the first.

@@ -131,6 +131,21 @@ fn a_refused_pool_is_looked_at_when_its_next_launch_is_due() {
     assert!((0..=31).contains(&(due - again).as_secs()), "{again:?} {due:?}");
 }
 
+#[test]
+fn a_launch_that_ec2_throttles_again_and_again_is_told_of_once() {
+    let cluster = cluster(1);
+    let throttled = Ec2Error::Throttled { action: "CreateFleet".to_owned() };
+    let (when, effect) = (FaultWhen::Next(5), FaultEffect::Refused(throttled));
+    cluster.world.ec2.inject(Fault { call: Call::CreateFleet, when, effect });
+    for expected in [0, 0, 1, 1] {
+        wake(&cluster);
+        let told = told(&cluster, SubjectKind::Claim).into_iter().map(|record| record.message);
+        let told: Vec<String> = told.filter(|message| message.starts_with("no instance yet for")).collect();
+        assert_eq!(told.len(), expected, "{told:?}");
+        advance(&cluster, SignedDuration::from_secs(61));
+    }
+}
+
 /// Two claims would probe the same mark; one launch does, and the other claim waits for its answer.
 #[test]
 fn a_claim_that_leaves_it_to_another_to_ask_is_not_told_of_as_a_failure() {
