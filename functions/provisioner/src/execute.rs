@@ -25,7 +25,7 @@ use tenon_runtime::{HandlerError, Ports};
 use tenon_state::observe::ClusterObservation;
 use tenon_state::view::ClusterView;
 
-use crate::denials;
+use crate::denials::{self, DeniedLaunch};
 use crate::launcher::Launcher;
 use crate::settle::{CatalogFacts, MarkWord, SettleFailure, SettleInput, Settlement, settle};
 use crate::validated::{Noted, Validated};
@@ -136,12 +136,17 @@ impl<'a> Settling<'a> {
                     write_mark(ports, input, word, &mut self.written).await?;
                 }
                 record(ports, self.cluster, due.launch, &settlement).await?;
-                if let Some(at) = self.held_until(&settlement) {
+                let held = self.held_until(&settlement);
+                if let Some(at) = held {
                     self.sent.put_off(at);
                 }
-                match self.validated.note(ports, due.launch, &settlement).await? {
+                let noted = match DeniedLaunch::read(&answer).filter(|_| settlement.failed.is_some()) {
+                    Some(denied) => self.validated.deny(ports, due.launch, &denied, held).await?,
+                    None => self.validated.note(ports, due.launch, &settlement).await?,
+                };
+                match noted {
                     Noted::Nothing => {}
-                    Noted::Consent => self.sent.classes = true,
+                    Noted::Consent | Noted::Denial => self.sent.classes = true,
                     Noted::DoubtEnded => {
                         self.sent.classes = true;
                         // Pods waited for this launch.

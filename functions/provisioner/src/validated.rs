@@ -1,24 +1,29 @@
-//! What launches show of their classes: a launch that succeeded is EC2's consent, whatever a dry run said.
+//! What launches show of their classes: a launch that succeeded is EC2's consent, whatever a dry run said, and one that
+//! was denied is what a denied dry run is.
 //!
-//! Decides which launches are noted. A refused launch leaves a mark, which tells its class (`settle`).
+//! Decides which launches are noted. A launch that was refused otherwise leaves a mark, which tells its class
+//! (`settle`).
 //!
 //! Invariants: a launch that was committed before the class last changed says nothing of it; a launch of a validated
 //! class is noted once an hour.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{ClassStatus, ConditionReason, ConditionType};
-use tenon_domain::id::{ClusterName, NodeClassName};
+use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::launch::Launch;
 use tenon_domain::launch_verdict::{
     ClassVerdicts, JudgedRequest, LaunchVerdict, VALIDATION_REFRESH, VerdictOutcome,
 };
 use tenon_domain::registry::FeatureGate;
 use tenon_domain::unavailable::RequestDigest;
+use tenon_ec2::port::CreateFleetRequest;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_state::observe::ClusterObservation;
 
+use crate::denials::DeniedLaunch;
 use crate::settle::Settlement;
 use crate::validate::{awaits, write};
 
@@ -27,6 +32,8 @@ use crate::validate::{awaits, write};
 pub(crate) enum Noted {
     /// Nothing new.
     Nothing,
+    /// EC2 denies launches, which wasn't known.
+    Denial,
     /// EC2 allows launches, which wasn't known.
     Consent,
     /// EC2 allows launches that a dry run was denied.
@@ -83,6 +90,45 @@ impl<'a> Validated<'a> {
         Ok(noted)
     }
 
+    /// Notes that EC2 denied a launch, which is to its class what a denied dry run is. Nothing is asked before `held`,
+    /// when the launch's mark is due.
+    pub(crate) async fn deny<P: Ports>(
+        &mut self,
+        ports: &P,
+        launch: &Launch,
+        denied: &DeniedLaunch,
+        held: Option<Timestamp>,
+    ) -> Result<Noted, HandlerError> {
+        let Some((status, refresh)) = self.judged(launch) else { return Ok(Noted::Nothing) };
+        let digest = RequestDigest::of_class(self.cluster, status);
+        let request = JudgedRequest { digest: &digest, refresh };
+        let view = &self.observed.view;
+        let known = self.written.get(&status.name).or_else(|| view.verdicts.get(&status.name));
+        let mut verdicts = known.cloned().unwrap_or_default();
+        let (now, mut noted, mut is_new) = (ports.now(), Noted::Nothing, false);
+        for architecture in asked(status, launch) {
+            let before = verdicts.on(request, &architecture).cloned();
+            // Many launches may be denied together: they are one denial.
+            if before.as_ref().is_some_and(|before| launch.created_at <= before.at) {
+                continue;
+            }
+            is_new = true;
+            let launched_at = before.as_ref().and_then(|before| before.launched_at);
+            let outcome = denied.outcome(launched_at, now);
+            if before.as_ref().is_none_or(|before| before.outcome != outcome) {
+                noted = Noted::Denial;
+            }
+            let next = LaunchVerdict::of_denied_launch(before.as_ref(), request, &architecture, outcome, now);
+            let until = held.map_or(next.until, |at| at.max(next.until));
+            verdicts = verdicts.with(LaunchVerdict { until, ..next });
+        }
+        if !is_new || !write(ports, self.cluster, status, &verdicts).await? {
+            return Ok(Noted::Nothing);
+        }
+        self.written.insert(status.name.clone(), verdicts);
+        Ok(noted)
+    }
+
     /// The class of a launch with the value of its annotation, if the launch was made from it as it is now.
     fn judged(&self, launch: &Launch) -> Option<(&'a ClassStatus, Option<&'a str>)> {
         let view = &self.observed.view;
@@ -105,6 +151,16 @@ fn decides_profile(status: &ClassStatus) -> bool {
     status
         .condition(ConditionType::InstanceProfileReady)
         .is_some_and(|told| told.reason == ConditionReason::InstanceProfileNotChecked)
+}
+
+/// The architectures that a launch asked for.
+fn asked(status: &ClassStatus, launch: &Launch) -> BTreeSet<Architecture> {
+    let request = CreateFleetRequest::from_stored(&launch.request);
+    let templates = request.iter().flat_map(|request| &request.launch_templates);
+    let overrides = templates.flat_map(|template| &template.overrides);
+    let images: BTreeSet<&ImageId> = overrides.filter_map(|from| from.image.as_ref()).collect();
+    let asked = status.images.iter().filter(|image| images.contains(&image.id));
+    asked.map(|image| image.architecture.clone()).collect()
 }
 
 /// The architectures of the launched instances.

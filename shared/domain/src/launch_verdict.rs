@@ -203,6 +203,30 @@ impl LaunchVerdict {
         })
     }
 
+    /// The verdict after EC2 denied a launch, or parts of one. A denial holds as one of a dry run does; launches before it
+    /// don't count against it any more.
+    #[must_use]
+    pub fn of_denied_launch(
+        before: Option<&Self>,
+        request: JudgedRequest<'_>,
+        architecture: &Architecture,
+        answer: VerdictOutcome,
+        now: Timestamp,
+    ) -> Self {
+        let before = before.filter(|before| before.digest == *request.digest);
+        let alone = before.map(|before| Self { launched_at: None, ..before.clone() });
+        let next = Self::of_dry_run(alone.as_ref(), request, architecture, answer, now);
+        let launched_at = match &next.outcome {
+            VerdictOutcome::Denied { .. } => None,
+            VerdictOutcome::Allowed
+            | VerdictOutcome::Unused { .. }
+            | VerdictOutcome::Warned { .. }
+            | VerdictOutcome::Doubted { .. } => before.and_then(|before| before.launched_at),
+        };
+        let templates = before.map_or_else(BTreeSet::new, |before| before.templates.clone());
+        Self { by: VerdictSource::Launch, launched_at, templates, ..next }
+    }
+
     /// Whether it is the verdict on this request.
     #[must_use]
     pub fn counts_for(&self, request: JudgedRequest<'_>) -> bool {
@@ -346,6 +370,21 @@ mod tests {
             assert_eq!(warned.outcome, VerdictOutcome::Warned { message });
             assert_eq!(dry_run(Some(&launched), answer.clone(), day + 1).outcome, answer);
         }
+    }
+
+    #[test]
+    fn a_denied_launch_holds_as_a_denied_dry_run_whatever_was_launched_before() {
+        let request = JudgedRequest { digest: &digest("spec"), refresh: None };
+        let deny = |before: &LaunchVerdict, answer: VerdictOutcome| {
+            LaunchVerdict::of_denied_launch(Some(before), request, &Architecture::Arm64, answer, at(10))
+        };
+        let launched = launch(None, 0).unwrap();
+        let first = deny(&launched, denied());
+        assert_eq!((&first.outcome, first.by), (&denied(), VerdictSource::Launch));
+        assert_eq!((first.failures, first.until, first.launched_at), (1, at(40), None));
+        assert_eq!(deny(&first, denied()).until, at(70));
+        let warned = deny(&launched, VerdictOutcome::Warned { message: "some".to_owned() });
+        assert_eq!((warned.failures, warned.launched_at), (0, Some(at(0))));
     }
 
     #[test]

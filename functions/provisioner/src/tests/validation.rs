@@ -237,6 +237,37 @@ fn a_denied_fleet_asks_no_further() {
     assert_eq!((reason, dry_runs(&cluster)), (ConditionReason::CreateFleetAuthCheckFailed, 0));
 }
 
+/// Nobody reads the conditions of a pending pod's claim.
+#[test]
+fn a_denied_launch_is_the_verdict_that_a_denied_dry_run_is() {
+    let check = |call: Call, expected: ConditionReason| {
+        let cluster = awaiting(1);
+        cluster.world.ec2.deny(call, NOT_ALLOWED);
+        advance(&cluster, SignedDuration::from_secs(1));
+        wake(&cluster);
+        let verdicts = read::<ClassVerdicts>(&cluster).0;
+        let denied = verdicts.into_iter().find(|verdict| verdict.by == VerdictSource::Launch).unwrap();
+        let VerdictOutcome::Denied { reason, message, .. } = &denied.outcome else { panic!("{denied:?}") };
+        assert_eq!((*reason, denied.failures), (expected, 1));
+        assert!(message.contains("add the statement `{\"Effect\":\"Allow\""), "{message}");
+        assert!(denied.until > cluster.world.clock.now());
+        let woken = cluster.world.signals.take();
+        assert!(
+            woken
+                .iter()
+                .any(|bell| { matches!(bell, RungBell::Wake { function: FunctionName::NodeClasses, .. }) })
+        );
+        // A launch that succeeds ends it.
+        cluster.world.ec2.allow(call);
+        advance(&cluster, SignedDuration::from_secs(68));
+        wake(&cluster);
+        check_settled(&cluster, 1);
+        assert!(outcomes(&cluster).iter().any(|told| told.ends_with("allowed by launch")));
+    };
+    check(Call::CreateFleet, ConditionReason::CreateFleetAuthCheckFailed);
+    check(Call::CreateLaunchTemplate, ConditionReason::CreateLaunchTemplateAuthCheckFailed);
+}
+
 #[test]
 fn an_architecture_that_no_pool_takes_is_asked_about_only_after_an_edit() {
     let mut cluster = awaiting(0);

@@ -10,7 +10,9 @@ use tenon_domain::class_status::ConditionReason;
 use tenon_domain::id::ImageId;
 use tenon_domain::launch_verdict::{NO_SPOT_ROLE, VerdictOutcome};
 use tenon_ec2::port::DryRunOutcome;
-use tenon_ec2::{ClassPart, Denial, DenialCause, Ec2Error, ErrorClass, blame, blamed_image, right_of};
+use tenon_ec2::{ClassPart, Denial, Ec2Error, ErrorClass, blame, blamed_image};
+
+use crate::denials::known;
 
 /// Characters of EC2's words that are kept of a refused request.
 const MESSAGE_CHARS: usize = 300;
@@ -87,16 +89,6 @@ pub(super) fn of_error(
         | ErrorClass::TokenMismatch
         | ErrorClass::Invalid
         | ErrorClass::Unknown => DryRunAnswer::Verdict(refused(error, images)),
-    }
-}
-
-/// A denial whose words are decoded already, or say enough.
-fn known(action: &str, decoded: Option<&str>, words: &str) -> Denial {
-    let right = right_of(action);
-    let plain = Denial::read(&right, words);
-    match decoded {
-        Some(decoded) if plain.cause == DenialCause::Untold => Denial::read(&right, decoded),
-        Some(_) | None => plain,
     }
 }
 
