@@ -6,6 +6,7 @@ use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim};
 use tenon_domain::catalog::{Availability, Incompatibility, Unavailability};
 use tenon_domain::labels;
 use tenon_domain::requirement::{NodeSelectorRequirement, Operator, Requirement, Requirements};
+use tenon_domain::resources::ResourceName;
 use tenon_planning::provision::{PoolInput, ProvisionInput, plan};
 
 /// The message of the last pod without a place.
@@ -20,18 +21,17 @@ fn check_message(shape: PodShape, pool: PoolInput, expected: &str) {
 
 #[test]
 fn what_the_class_takes_from_pods_is_told_with_the_field_that_helps() {
-    let storage = |amount: &str| [("ephemeral-storage", amount)];
     let mut less = FakeType::new("m.large", 2, 8, 29).option();
     less.promised_storage = Some("100Gi".parse().unwrap());
     check_message(
-        shape(&storage("50Gi")),
+        shape(&[("ephemeral-storage", "50Gi")]),
         pool("default", vec![less]),
         "no instance type is large enough: `50Gi` of `ephemeral-storage` is requested, `20Gi` is available at most: nodes of \
          the EC2NodeClass joined with `20Gi` instead of `100Gi`: correct its `blockDeviceMappings`, `instanceStorePolicy` or \
          `userData` to what its image mounts, or request less",
     );
     let mut reserved = FakeType::new("m.large", 2, 8, 29).option();
-    reserved.allocatable.insert("memory".parse().unwrap(), "0".parse().unwrap());
+    reserved.allocatable.insert(ResourceName::MEMORY, "0".parse().unwrap());
     check_message(
         shape(&[("memory", "1Gi")]),
         pool("default", vec![reserved]),

@@ -59,6 +59,7 @@ pub(super) fn claim(state: ClaimState) -> Claim {
         tenancy: Tenancy::Default,
         labels: BTreeMap::new(),
         requests: requests(),
+        storage: Some(21_474_836_480),
     }
 }
 
