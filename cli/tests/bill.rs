@@ -112,7 +112,7 @@ fn a_busy_cluster_stays_within_limits() {
             ("SQS, polls of empty queues", 0.0519),
             ("EventBridge, events of our own", 0.0650),
             ("EventBridge Scheduler", 0.0240),
-            ("DynamoDB, reads", 0.7000),
+            ("DynamoDB, reads", 0.2500),
             ("DynamoDB, writes", 0.4000),
             ("DynamoDB, storage", 0.0002),
             ("CloudWatch, alarms", 0.1000),
