@@ -186,7 +186,7 @@ fn a_class_of_another_provider_gives_no_node() {
     let text = format!("{other}{}{}", class(&[AL2023]), deployment(1, POD));
     let (status, told) = simulate(&text, "us-east-1");
     assert_eq!(status, Some(1), "{told}");
-    assert!(told.contains("correct `nodeClassRef`"), "{told}");
+    assert!(told.contains("of group `karpenter.k8s.aws`: correct it"), "{told}");
     assert!(told.contains("kind `EC2NodeClass` of group `example.com`"), "{told}");
 }
 
