@@ -64,9 +64,7 @@ impl<'a> Validated<'a> {
         let Some((status, refresh)) = self.judged(launch) else { return Ok(Noted::Nothing) };
         let digest = RequestDigest::of_class(self.cluster, status);
         let request = JudgedRequest { digest: &digest, refresh };
-        let view = &self.observed.view;
-        let known = self.written.get(&status.name).or_else(|| view.verdicts.get(&status.name));
-        let mut verdicts = known.cloned().unwrap_or_default();
+        let mut verdicts = self.verdicts(status);
         let (mut noted, mut is_new) = (Noted::Nothing, false);
         for architecture in launched(status, settlement) {
             let before = verdicts.on(request, &architecture).cloned();
@@ -102,9 +100,7 @@ impl<'a> Validated<'a> {
         let Some((status, refresh)) = self.judged(launch) else { return Ok(Noted::Nothing) };
         let digest = RequestDigest::of_class(self.cluster, status);
         let request = JudgedRequest { digest: &digest, refresh };
-        let view = &self.observed.view;
-        let known = self.written.get(&status.name).or_else(|| view.verdicts.get(&status.name));
-        let mut verdicts = known.cloned().unwrap_or_default();
+        let mut verdicts = self.verdicts(status);
         let (now, mut noted, mut is_new) = (ports.now(), Noted::Nothing, false);
         for architecture in asked(status, launch) {
             let before = verdicts.on(request, &architecture).cloned();
@@ -127,6 +123,12 @@ impl<'a> Validated<'a> {
         }
         self.written.insert(status.name.clone(), verdicts);
         Ok(noted)
+    }
+
+    /// The verdicts on a class, with those that this pass wrote.
+    fn verdicts(&self, status: &ClassStatus) -> ClassVerdicts {
+        let known = self.written.get(&status.name).or_else(|| self.observed.view.verdicts.get(&status.name));
+        known.cloned().unwrap_or_default()
     }
 
     /// The class of a launch with the value of its annotation, if the launch was made from it as it is now.

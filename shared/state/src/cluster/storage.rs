@@ -1,8 +1,9 @@
-//! The ephemeral storage that Nodes of a class have, where that is less than its spec promises.
+//! The ephemeral storage that Nodes of a class have, where that is far less than its spec promises.
 //!
-//! Decides what such a Node tells of the class's other types. Their volumes are alike, so that one Node tells of all. Of
-//! disks, a Node tells of its own type; if it has far less than them, nothing mounts them, and it tells of all. Another
-//! spec or another image of the class may mount them, and nothing is known of it.
+//! Decides what such a Node tells of the class's other types. Their volumes are alike, so that one Node tells of all; and
+//! where a Node has far less than its disks, nothing mounts them, and it tells of all types with disks. Another spec or
+//! another image of the class may mount them, and nothing is known of it. The little that file systems take of each Node
+//! is no news: the types stay those that a warm function keeps.
 //!
 //! Invariant: what a Node had counts until its claim is forgotten, so that the end of an empty Node repeats no launch
 //! whose pods can't fit.
@@ -15,11 +16,11 @@ use tenon_domain::catalog::node_shape::{is_on_disks, reported_storage};
 use tenon_domain::catalog::{InstanceTypeFacts, InstanceTypeOption, NodeSettings, find_option};
 use tenon_domain::claim::{Claim, LaunchedInstance};
 use tenon_domain::class_status::ClassStatus;
-use tenon_domain::id::{InstanceId, InstanceType};
+use tenon_domain::id::InstanceId;
 
 use super::ObservedCluster;
 
-/// The share of its disks that a Node has if they are mounted: file systems take a little.
+/// The share of its storage that a Node has at least if it is mounted.
 const MOUNTED_PERCENT: u64 = 90;
 
 /// The least that Nodes have, in bytes.
@@ -27,35 +28,25 @@ const MOUNTED_PERCENT: u64 = 90;
 struct SeenStorage {
     of_volumes: Option<u64>,
     of_disks: Option<u64>,
-    of_types: BTreeMap<InstanceType, u64>,
 }
 
 impl SeenStorage {
     fn note(&mut self, option: &InstanceTypeOption, settings: &NodeSettings, has: u64) {
-        let Some(promised) = reported_storage(&option.capacity).filter(|promised| has < *promised) else {
+        let mounted = |promised: u64| promised.saturating_mul(MOUNTED_PERCENT) / 100;
+        if reported_storage(&option.capacity).is_none_or(|promised| mounted(promised) <= has) {
             return;
-        };
-        let least = |known: Option<u64>| Some(known.map_or(has, |known| known.min(has)));
-        if !is_on_disks(&option.facts, settings) {
-            self.of_volumes = least(self.of_volumes);
-        } else if has < promised.saturating_mul(MOUNTED_PERCENT) / 100 {
-            self.of_disks = least(self.of_disks);
-        } else {
-            let known = self.of_types.entry(option.facts.name.clone()).or_insert(has);
-            *known = has.min(*known);
         }
+        let known =
+            if is_on_disks(&option.facts, settings) { &mut self.of_disks } else { &mut self.of_volumes };
+        *known = Some(known.map_or(has, |known| known.min(has)));
     }
 
     fn of(&self, facts: &InstanceTypeFacts, settings: &NodeSettings) -> Option<u64> {
-        if is_on_disks(facts, settings) {
-            self.of_disks.into_iter().chain(self.of_types.get(&facts.name).copied()).min()
-        } else {
-            self.of_volumes
-        }
+        if is_on_disks(facts, settings) { self.of_disks } else { self.of_volumes }
     }
 
     fn is_empty(&self) -> bool {
-        self.of_volumes.is_none() && self.of_disks.is_none() && self.of_types.is_empty()
+        self.of_volumes.is_none() && self.of_disks.is_none()
     }
 }
 
@@ -155,6 +146,7 @@ mod tests {
     fn one_node_with_less_storage_than_planned_tells_of_all_types_and_outlives_its_end() {
         check(None, "ami-1", 20);
         check(Some(10), "ami-1", 10);
+        check(Some(19), "ami-1", 20);
         check(Some(30), "ami-1", 20);
         check(Some(10), "ami-2", 20);
     }
