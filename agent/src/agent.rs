@@ -32,10 +32,10 @@ use crate::drain::RefusedEvictions;
 use crate::faces::news::{SentNews, with_pods_uids};
 use crate::faces::{ShownObjects, execute_face, observe_shown, plan_faces};
 use crate::freed::FreedNodes;
-use crate::hold::{CountingLaunches, ReplacementStage, holds};
+use crate::hold::{CountingLaunches, ReplacementStage, holds, warned};
 use crate::nominate::{NominatedPods, OpeningNodes, PlannedPods, nominate, notes_of_nominations};
 use crate::plan::plan_convergence;
-use crate::pod_events::PodEvents;
+use crate::pod_events::{PodEvents, ReportedClaims};
 use crate::volumes::Detaching;
 
 pub use self::report::{Burst, Reported};
@@ -70,6 +70,7 @@ pub struct Agent<K, T, B> {
     own_pod: Option<ObjectKey>,
     pods_left: FreedNodes,
     pod_times: PodEvents,
+    claims: ReportedClaims,
     drained: BTreeSet<String>,
     evictions: Vec<PodEviction>,
     decided: Decided,
@@ -133,6 +134,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             own_pod: None,
             pods_left: FreedNodes::default(),
             pod_times: PodEvents::default(),
+            claims: ReportedClaims::default(),
             drained: BTreeSet::new(),
             evictions: Vec::new(),
             decided: Decided::default(),
@@ -181,6 +183,7 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             view.detaching.clone_from(&self.detaching);
             let known = (actions.as_slice(), &replacements);
             view.holds = observe_holds(&*self.kube, &view, known, self.own_pod.as_ref()).await?;
+            view.holds.warned = warned(&self.decided);
             let planned = PlannedPods { kube: &*self.kube, table: &self.table, cluster: &self.cluster };
             view.kept_closed = self.opening.kept_closed(&planned, &view, &actions, now).await;
             let convergence = plan_convergence(&view, &actions, now);

@@ -112,7 +112,7 @@ pub async fn observe_holds<K: Kube>(
         .collect();
     let at_once =
         if nodes.is_empty() { BTreeSet::new() } else { leave_at_once(kube, &nodes, own_pod).await? };
-    Ok(HeldPods { replacements: Arc::clone(replacements), at_once })
+    Ok(HeldPods { replacements: Arc::clone(replacements), at_once, ..HeldPods::default() })
 }
 
 /// The result of an operation.

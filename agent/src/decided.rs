@@ -57,6 +57,11 @@ impl Decided {
         };
         Ok(Self { claims, pools, classes, told, counted })
     }
+
+    /// The cluster's revision before they were read; `None` if it can't be read.
+    pub(crate) fn revision(&self) -> Option<u64> {
+        self.counted.map(|(revision, _)| revision)
+    }
 }
 
 async fn read_all<T: Table, F: ItemForm>(
@@ -73,10 +78,14 @@ async fn read_all<T: Table, F: ItemForm>(
 /// The readable items among them.
 ///
 /// # Errors [`TableError`] if they can't be read.
-pub(crate) async fn read_items<T: Table, F: ItemForm>(table: &T, keys: &[Key]) -> Result<Vec<F>, TableError> {
+pub(crate) async fn read_items<T: Table, F: ItemForm>(
+    table: &T,
+    keys: &[Key],
+    consistency: Consistency,
+) -> Result<Vec<F>, TableError> {
     let mut read = Vec::new();
     for keys in keys.chunks(ITEMS) {
-        let found = table.batch_get(keys, Consistency::Eventual).await?;
+        let found = table.batch_get(keys, consistency).await?;
         read.extend(found.iter().filter_map(|(key, item)| from_item(key, item).ok()));
     }
     Ok(read)

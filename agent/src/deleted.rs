@@ -17,7 +17,7 @@ use tenon_domain::labels;
 use tenon_snapshot::object::{self, Kind, Object, ObjectKey, text};
 use tenon_snapshot::{Kube, KubeError, Precondition};
 
-use crate::faces::{is_ours, list};
+use crate::faces::{is_ours, is_owned_by_pool, list};
 use crate::plan::{CLAIM_ANNOTATION, with_disrupted};
 
 /// How often a Node is read again after a conflict; the next step does the rest.
@@ -74,11 +74,15 @@ impl Owners {
         }
     }
 
-    /// Whether the NodePool of a NodeClaim is deleted, or being deleted.
+    /// Whether the NodePool of a NodeClaim is being deleted, or is gone and takes the NodeClaim with it. `--cascade=orphan`
+    /// leaves NodeClaims without an owner, and so does a pool that isn't there yet.
     fn lost_pool(&self, claim: &Value) -> bool {
         let labelled = object::texts(claim, "/metadata/labels").find(|(key, _)| *key == labels::NODEPOOL);
         let (Some((_, name)), Some(pools)) = (labelled, &self.pools) else { return false };
-        pools.get(name).is_none_or(|pool| object::deleted_at(pool).is_some())
+        match pools.get(name) {
+            Some(pool) => object::deleted_at(pool).is_some(),
+            None => is_owned_by_pool(claim),
+        }
     }
 
     /// Whether the Node's owner is a NodeClaim that doesn't exist: it was deleted without our finalizer, and

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::pod::DoNotDisrupt;
 use tenon_domain::api::workload::PodDisruptionBudget;
 use tenon_domain::drain_block::{DETACHED_WITHIN, DrainBlock};
+use tenon_domain::wait::doubled;
 use tenon_snapshot::ObjectKey;
 use tenon_snapshot::pod::{Criticality, PodDisruption, PodLife, PodRef, PodRunner, SeenPod};
 
@@ -87,9 +88,8 @@ impl RefusedEvictions {
     pub fn observe_refusal(&mut self, uid: &str, now: Timestamp) {
         let before = self.0.get(uid);
         let attempts = before.map_or(0, |of| of.attempts);
-        let wait =
-            FIRST_RETRY.checked_mul(1_i32.checked_shl(attempts).unwrap_or(i32::MAX)).unwrap_or(LAST_RETRY);
-        let until = now.saturating_add(wait.min(LAST_RETRY)).unwrap_or(Timestamp::MAX);
+        let wait = doubled(FIRST_RETRY, attempts, LAST_RETRY);
+        let until = now.saturating_add(wait).unwrap_or(Timestamp::MAX);
         // From the seventh doubling on, the longest wait applies.
         let attempts = (attempts + 1).min(REFUSED_OFTEN);
         let guarded = before.and_then(|of| of.guarded);
@@ -138,7 +138,7 @@ impl RefusedEvictions {
 pub struct Drain<'a> {
     /// The pods that are bound to it.
     pub pods: &'a [PodRef],
-    /// Since when it is being drained: the Node's deletion timestamp.
+    /// Since when it is being drained: the Node's deletion timestamp, or a later warning of EC2.
     pub since: Timestamp,
     /// When it has to be over.
     pub deadline: Option<Timestamp>,
@@ -176,7 +176,13 @@ pub struct DrainPlan {
 #[must_use]
 pub fn plan_drain(drain: &Drain<'_>, refused: &RefusedEvictions, now: Timestamp) -> DrainPlan {
     let waited: Vec<&PodRef> = drain.pods.iter().filter(|pod| is_waited_for(pod, now)).collect();
+    let held = |pod: &SeenPod| drain.holds.and_then(|holds| holds.until(pod, drain, now));
     let tier = waited.iter().map(|pod| tier_of(pod)).min();
+    // Critical pods that may leave don't wait for others' replacements, as DaemonSets' do: those serve the held pods.
+    let free = waited.iter().filter(|pod| held(pod).is_none() && pod.runner != PodRunner::DaemonSet);
+    let free =
+        if waited.iter().any(|pod| held(pod).is_some()) { free.map(|pod| tier_of(pod)).min() } else { tier };
+    let first = [tier, free];
     let mut ops = Vec::new();
     let mut next: Vec<Timestamp> = Vec::new();
     for pod in &waited {
@@ -192,10 +198,10 @@ pub fn plan_drain(drain: &Drain<'_>, refused: &RefusedEvictions, now: Timestamp)
             continue;
         }
         next.extend(forced_at);
-        let held = drain.holds.and_then(|holds| holds.until(pod, drain, now));
+        let held = held(pod);
         next.extend(held);
         let goes = pod.deleted_at.is_none() && !is_kept(pod, now) && held.is_none();
-        let may_evict = Some(tier_of(pod)) == tier && goes;
+        let may_evict = first.contains(&Some(tier_of(pod))) && goes;
         if may_evict {
             match refused.until(&uid).filter(|at| *at > now) {
                 Some(at) => next.push(at),
@@ -274,6 +280,8 @@ mod tests {
     use tenon_domain::drain_block::DrainObstacle;
     use tenon_domain::manifest::{self, ManifestObject};
 
+    use crate::hold::ReplacementStage;
+
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
@@ -303,16 +311,16 @@ mod tests {
 
     fn check(pods: &[PodRef], (deadline, now): (Option<i64>, i64), expected: &[&str]) -> DrainPlan {
         let plan = plan_drain(&drain_of(pods, deadline), &RefusedEvictions::default(), at(now));
-        let found: Vec<String> = plan
-            .ops
-            .iter()
-            .map(|op| match op {
-                PodOp::Evict { pod, .. } => format!("evict {}", pod.name),
-                PodOp::Delete { pod, grace_seconds, .. } => format!("delete {} {grace_seconds}", pod.name),
-            })
-            .collect();
-        assert_eq!(found, expected);
+        assert_eq!(told_ops(&plan), expected);
         plan
+    }
+
+    fn told_ops(plan: &DrainPlan) -> Vec<String> {
+        let told = plan.ops.iter().map(|op| match op {
+            PodOp::Evict { pod, .. } => format!("evict {}", pod.name),
+            PodOp::Delete { pod, grace_seconds, .. } => format!("delete {} {grace_seconds}", pod.name),
+        });
+        told.collect()
     }
 
     fn daemon() -> Value {
@@ -321,6 +329,19 @@ mod tests {
 
     fn critical() -> Value {
         json!({"spec": {"priorityClassName": "system-node-critical"}})
+    }
+
+    #[test]
+    fn a_critical_pod_waits_for_no_held_pod_and_a_daemon_does() {
+        let pods = [pod("w", json!({})), pod("d", daemon()), pod("c", critical())];
+        let launched = pods[0].counted_as().map(|uid| (uid, ReplacementStage::Launched));
+        let replacements = Arc::new(launched.into_iter().collect());
+        let holds = HeldPods { replacements, ..HeldPods::default() };
+        let drain = Drain { holds: Some(&holds), ..drain_of(&pods, Some(120)) };
+        let evicted = |now| told_ops(&plan_drain(&drain, &RefusedEvictions::default(), at(now)));
+        // It has a place elsewhere, as nobody plans one for it.
+        assert_eq!(evicted(6), ["evict c"]);
+        assert_eq!(evicted(71), ["evict w"], "nothing is held any longer");
     }
 
     #[test]
@@ -349,7 +370,10 @@ mod tests {
         check(json!({}), 1);
         check(json!({"status": {"phase": "Succeeded"}}), 0);
         check(json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}), 0);
-        check(json!({"metadata": {"ownerReferences": [{"kind": "Node"}]}}), 0);
+        let of_node =
+            |api: &str| json!({"metadata": {"ownerReferences": [{"apiVersion": api, "kind": "Node"}]}});
+        check(of_node("v1"), 0);
+        check(of_node("longhorn.io/v1beta2"), 1);
         check(json!({"spec": {"tolerations": [{"operator": "Exists"}]}}), 0);
         check(json!({"spec": {"tolerations": [{"key": "karpenter.sh/disrupted", "operator": "Exists"}]}}), 0);
         check(json!({"metadata": {"deletionTimestamp": at(41).to_string()}}), 1);

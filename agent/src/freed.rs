@@ -1,8 +1,9 @@
 //! Nodes of ours that pods left: `disruption` is rung for them, because changes of bound pods alone wake nobody.
 //!
 //! Decides a hint only. The function judges by the snapshot, and its sweep finds what a lost ring or a restart missed. A
-//! node that becomes empty is told at once. Of others, whose pods come and go all day, is told once in [`FREED_EVERY`]. Of
-//! pools that keep such nodes, nothing is told.
+//! node that becomes empty is told at once, when its last pod's deletion begins: nothing has to fit there. Of others, whose
+//! pods come and go all day, is told once in [`FREED_EVERY`], when a pod is gone: until then it fills its room, and a look
+//! would find none. Of pools that keep such nodes, nothing is told.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,47 +16,66 @@ use tenon_snapshot::snapshot::ClusterObjects;
 /// How often nodes with fewer pods are told at most.
 const FREED_EVERY: SignedDuration = SignedDuration::from_mins(1);
 
+/// How many pods that could move a node has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct PodsOfNode {
+    /// All that fill their room.
+    present: usize,
+    /// Those that aren't being deleted.
+    staying: usize,
+}
+
+impl PodsOfNode {
+    const fn is_empty(self) -> bool {
+        self.staying == 0
+    }
+}
+
 /// The pods of nodes at the last report.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FreedNodes {
-    /// How many each node had; none before the first report.
-    known: Option<BTreeMap<String, usize>>,
-    /// Nodes with fewer pods that aren't told yet.
+    /// Which each node had; none before the first report.
+    known: Option<BTreeMap<String, PodsOfNode>>,
+    /// Nodes of which that isn't told yet.
     untold: BTreeSet<String>,
     told_at: Option<Timestamp>,
 }
 
 impl FreedNodes {
-    /// How many nodes have fewer pods than before, as far as it is time to tell.
+    /// How many nodes became empty or have more room than before, as far as it is time to tell.
     pub(crate) fn observe(&mut self, objects: &ClusterObjects, now: Timestamp) -> u32 {
-        let stays = |pod: &&PodRef| {
-            pod.life == PodLife::Active && pod.runner == PodRunner::Other && pod.deleted_at.is_none()
-        };
+        let counts_as_used = |pod: &&PodRef| pod.life == PodLife::Active && pod.runner == PodRunner::Other;
         let initialized = |node: &&object::Object| {
             object::texts(node, "/metadata/labels").any(|(key, _)| key == labels::INITIALIZED)
         };
         let ours = objects.nodes.iter().filter(initialized);
         let kept: BTreeMap<&str, Keeps> =
             ours.map(|node| (object::name(node), keeps(objects, node))).collect();
-        let mut counts: BTreeMap<String, usize> = kept.keys().map(|name| ((*name).to_owned(), 0)).collect();
-        for node in objects.pods.iter().filter(stays).filter_map(|pod| pod.node.as_deref()) {
-            if let Some(count) = counts.get_mut(node) {
-                *count += 1;
+        let mut counts: BTreeMap<String, PodsOfNode> =
+            kept.keys().map(|name| ((*name).to_owned(), PodsOfNode::default())).collect();
+        for pod in objects.pods.iter().filter(counts_as_used) {
+            if let Some(count) = pod.node.as_deref().and_then(|node| counts.get_mut(node)) {
+                count.present += 1;
+                count.staying += usize::from(pod.deleted_at.is_none());
             }
         }
         let mut emptied = false;
         for (name, count) in &counts {
             let before = self.known.as_ref().map(|known| known.get(name).copied());
             // A node that is new and empty is news as well.
-            let fewer = before.is_some_and(|before| before.map_or(*count == 0, |before| *count < before));
+            let is_news = before.is_some_and(|before| match (before, count.is_empty()) {
+                (None, is_empty) => is_empty,
+                (Some(before), true) => !before.is_empty(),
+                (Some(before), false) => count.present < before.present,
+            });
             let concerns = match kept.get(name.as_str()) {
                 Some(Keeps::Neither) => true,
-                Some(Keeps::Used) => *count == 0,
+                Some(Keeps::Used) => count.is_empty(),
                 Some(Keeps::All) | None => false,
             };
-            if fewer && concerns {
+            if is_news && concerns {
                 self.untold.insert(name.clone());
-                emptied |= *count == 0;
+                emptied |= count.is_empty();
             }
         }
         self.untold.retain(|name| counts.contains_key(name));
@@ -71,7 +91,7 @@ impl FreedNodes {
 
 /// The nodes that a pool keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keeps {
+pub(crate) enum Keeps {
     /// All.
     All,
     /// Used ones.
@@ -80,7 +100,7 @@ enum Keeps {
     Neither,
 }
 
-fn keeps(objects: &ClusterObjects, node: &object::Object) -> Keeps {
+pub(crate) fn keeps(objects: &ClusterObjects, node: &object::Object) -> Keeps {
     let of = object::texts(node, "/metadata/labels").find(|(key, _)| *key == labels::NODEPOOL);
     let pool = objects.node_pools.iter().find(|pool| of.is_some_and(|(_, name)| object::name(pool) == name));
     let told = |field| pool.and_then(|pool| object::text(pool, field));

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenon_domain::api::workload::PodDisruptionBudget;
 use tenon_domain::claim::{Claim, ClaimState, InterruptionOrder};
-use tenon_domain::id::{ClusterName, LaunchId, Uid};
+use tenon_domain::id::{ClaimName, ClusterName, LaunchId, Uid};
 use tenon_domain::labels::{INTERRUPTION, NODEPOOL};
 use tenon_domain::launch::Launch;
 use tenon_domain::manifest::{self, ManifestObject};
@@ -23,7 +23,7 @@ use tenon_snapshot::{
     Kind, Kube, KubeError, NodeAction, Object, ObjectKey, PodRef, ReplacementOrder, object,
 };
 use tenon_table::items::keys;
-use tenon_table::{Key, Table, TableError};
+use tenon_table::{Consistency, Key, Table, TableError};
 
 use crate::decided::{Decided, read_items};
 use crate::drain::Drain;
@@ -58,6 +58,8 @@ pub struct HeldPods {
     pub replacements: Arc<BTreeMap<Uid, ReplacementStage>>,
     /// UIDs of pods that go at once.
     pub at_once: BTreeSet<String>,
+    /// When the drains of claims became interruptions': EC2 may warn of an instance that has been drained for long.
+    pub warned: BTreeMap<ClaimName, Timestamp>,
 }
 
 impl HeldPods {
@@ -88,9 +90,20 @@ pub(crate) fn holds(action: &NodeAction) -> bool {
     action.replacement == ReplacementOrder::First
 }
 
-/// Launches that count pods of interrupted nodes. A launch never changes its pods, so each is read once.
+/// When the drains became interruptions' that keep pods for their replacements.
+pub(crate) fn warned(decided: &Decided) -> BTreeMap<ClaimName, Timestamp> {
+    let keeps = decided.claims.values().filter(|claim| claim.state.holds_pods_until().is_some());
+    keeps.filter_map(|claim| Some((claim.name.clone(), claim.state.since()?))).collect()
+}
+
+/// Launches that count pods of interrupted nodes. Pods join a launch under the cluster's revision, so each is read once for
+/// each of these.
 #[derive(Debug, Default)]
-pub(crate) struct CountingLaunches(BTreeMap<LaunchId, Launch>);
+pub(crate) struct CountingLaunches {
+    read: BTreeMap<LaunchId, Launch>,
+    /// The revision that they were read after.
+    revision: Option<u64>,
+}
 
 impl CountingLaunches {
     /// How far the claims are that count pods.
@@ -106,21 +119,30 @@ impl CountingLaunches {
         let coming: Vec<(&Claim, ReplacementStage)> =
             decided.claims.values().filter_map(|claim| Some((claim, stage(claim, since)?))).collect();
         let wanted: BTreeSet<&LaunchId> = coming.iter().map(|(claim, _)| &claim.launch).collect();
-        self.0.retain(|id, _| wanted.contains(id));
-        let unread = wanted.into_iter().filter(|id| !self.0.contains_key(*id));
+        let revision = decided.revision();
+        if revision.is_none() || revision != self.revision {
+            self.read.clear();
+            self.revision = revision;
+        }
+        self.read.retain(|id, _| wanted.contains(id));
+        let unread = wanted.into_iter().filter(|id| !self.read.contains_key(*id));
         let unread: Vec<Key> = unread.map(|id| keys::launch(cluster, id)).collect();
-        let read: Vec<Launch> = read_items(table, &unread).await?;
-        self.0.extend(read.into_iter().map(|launch| (launch.id.clone(), launch)));
-        let mut stages = BTreeMap::new();
+        let read: Vec<Launch> = read_items(table, &unread, Consistency::Strong).await?;
+        self.read.extend(read.into_iter().map(|launch| (launch.id.clone(), launch)));
+        // A pod whose room was taken is planned again, and its first claim still counts it: the newest launch has its
+        // place, unless EC2 refused it.
+        let mut newest: BTreeMap<Uid, (bool, Timestamp, ReplacementStage)> = BTreeMap::new();
         for (claim, stage) in coming {
-            let launch = self.0.get(&claim.launch);
-            let planned = launch.and_then(|launch| launch.claims.iter().find(|one| one.name == claim.name));
+            let Some(launch) = self.read.get(&claim.launch) else { continue };
+            let planned = launch.claims.iter().find(|one| one.name == claim.name);
+            let is_refused = matches!(claim.state, ClaimState::LaunchFailed { .. });
+            let place = (!is_refused, launch.created_at, stage);
             for pod in planned.iter().flat_map(|planned| &planned.pods) {
-                let known = stages.entry(pod.clone()).or_insert(stage);
-                *known = stage.max(*known);
+                let known = newest.entry(pod.clone()).or_insert(place);
+                *known = place.max(*known);
             }
         }
-        Ok(stages)
+        Ok(newest.into_iter().map(|(pod, (_, _, stage))| (pod, stage)).collect())
     }
 }
 
@@ -175,11 +197,11 @@ pub(crate) async fn leave_at_once<K: Kube>(
         .map(|claim| (object::namespace(claim), object::name(claim)))
         .collect();
     let budgets = budgets(kube).await?;
-    let mut found = BTreeSet::new();
+    let (mut found, mut held) = (BTreeSet::new(), Vec::<&PodRef>::new());
     for interrupted in nodes {
         let pods = interrupted.pods;
         match interrupted.order(&pools) {
-            InterruptionOrder::ReplaceFirst => {}
+            InterruptionOrder::ReplaceFirst => held.extend(pods),
             InterruptionOrder::Drain => {
                 found.extend(pods.iter().map(|pod| pod.uid.clone()));
                 continue;
@@ -191,11 +213,12 @@ pub(crate) async fn leave_at_once<K: Kube>(
             volumes.iter().any(bound) || own_pod == Some(&pod.key)
         };
         found.extend(pods.iter().filter(alone).map(|pod| pod.uid.clone()));
-        for budget in &budgets {
-            let guarded: Vec<&PodRef> = pods.iter().filter(|pod| covers(budget, pod)).collect();
-            if guarded.len() > usize::try_from(budget.disruptions_allowed).unwrap_or(usize::MAX) {
-                found.extend(guarded.iter().map(|pod| pod.uid.clone()));
-            }
+    }
+    // A budget lets go as many of all these nodes together.
+    for budget in &budgets {
+        let guarded: Vec<&&PodRef> = held.iter().filter(|pod| covers(budget, pod)).collect();
+        if guarded.len() > usize::try_from(budget.disruptions_allowed).unwrap_or(usize::MAX) {
+            found.extend(guarded.iter().map(|pod| pod.uid.clone()));
         }
     }
     Ok(found)
@@ -254,7 +277,7 @@ mod tests {
     fn until(stage: Option<ReplacementStage>, grace: i64, now: i64) -> Option<i64> {
         let uid = pod(grace).counted_as().unwrap();
         let replacements = Arc::new(stage.map(|stage| (uid, stage)).into_iter().collect());
-        let holds = HeldPods { replacements, at_once: BTreeSet::new() };
+        let holds = HeldPods { replacements, ..HeldPods::default() };
         let volumes = DrainVolumes::default();
         let drain =
             Drain { pods: &[], since: at(0), deadline: Some(at(120)), holds: None, budgets: &[], volumes };

@@ -1,9 +1,9 @@
 //! Nominations: tells kube-scheduler for which pods a Node was launched, when the Node begins to take pods.
 //!
-//! Decides which pods: pending pods of the claim's launch. kube-scheduler tries a pod's nominated Node first and
-//! keeps its room, so that pods run where they were planned; otherwise it spreads them as it likes, and an exact plan
-//! leaves some without room. kube-scheduler drops a nomination if the pod doesn't fit, as while the Node isn't Ready.
-//! Nominations are optional: other pods are scheduled anyway, or planned again.
+//! Decides which pods: pending pods of the claim's launch, among them those that joined it on its way. kube-scheduler tries
+//! a pod's nominated Node first and keeps its room, so that pods run where they were planned; otherwise it spreads them as
+//! it likes, and an exact plan leaves some without room. kube-scheduler drops a nomination if the pod doesn't fit, as while
+//! the Node isn't Ready. Nominations are optional: other pods are scheduled anyway, or planned again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tenon_domain::launch::Launch;
 use tenon_snapshot::pod::{PlacementOrder, PodRef};
 use tenon_snapshot::{Kube, KubeError, NodeAction, Note, NoteKind, ObjectKey};
 use tenon_table::items::keys;
-use tenon_table::{Key, Table, TableError};
+use tenon_table::{Consistency, Key, Table, TableError};
 
 use crate::decided::read_items;
 use crate::plan::View;
@@ -142,10 +142,11 @@ impl<K: Kube, T: Table> PlannedPods<'_, K, T> {
         }
         let Self { table, cluster, .. } = *self;
         let claims: Vec<Key> = of.keys().map(|claim| keys::claim(cluster, claim)).collect();
-        let claims: Vec<Claim> = read_items(table, &claims).await?;
+        let claims: Vec<Claim> = read_items(table, &claims, Consistency::Eventual).await?;
         let launches: BTreeSet<Key> =
             claims.iter().map(|claim| keys::launch(cluster, &claim.launch)).collect();
-        let launches: Vec<Launch> = read_items(table, &launches.into_iter().collect::<Vec<_>>()).await?;
+        let launches: Vec<Key> = launches.into_iter().collect();
+        let launches: Vec<Launch> = read_items(table, &launches, Consistency::Eventual).await?;
         let pods = match self.kube.pods().await {
             Ok(pods) => pods,
             Err(error) => return Ok(Err(error)),

@@ -223,9 +223,10 @@ fn plan_action(
         ActionKind::Drain => {
             let pods = view.pods_on(&name);
             let attached = view.attachments.of_drain(&name, pods, now);
+            let begun = deleted_at.unwrap_or(now);
             let drain = Drain {
                 pods,
-                since: deleted_at.unwrap_or(now),
+                since: view.holds.warned.get(&action.claim).map_or(begun, |at| begun.max(*at)),
                 deadline: action.deadline,
                 holds: holds(action).then_some(&view.holds),
                 budgets: &view.budgets,

@@ -16,11 +16,12 @@ use tenon_memory_table::{MemoryConfig, MemoryTable};
 use tenon_simulated_cluster::{NodeSpec, SimulatedCluster, SimulationConfig};
 use tenon_snapshot::object::{self, text};
 use tenon_snapshot::snapshot::{self, ChunkCache};
-use tenon_snapshot::{ActionKind, Kind, NodeAction, action};
+use tenon_snapshot::{ActionKind, Kind, Kube, NodeAction, action};
 use tenon_table::items::{keys, put};
 use tenon_table::{Commit, CommitToken, Consistency, Table, Write};
 
 mod deleted;
+mod held;
 mod planned;
 mod reported;
 mod rung;

@@ -5,9 +5,10 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tenon_domain::manifest::{ManifestError, ReadManifests, objects, read_files};
+use tenon_domain::manifest::{ManifestError, ReadManifests, line_of, objects, read_files};
+use tenon_region::scenario::{SetupError, UnknownName};
 
-use crate::errors::{Failure, Problem};
+use crate::errors::{Failure, Problem, chain};
 
 /// Standard input's name among files.
 const STDIN: &str = "-";
@@ -74,6 +75,15 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Problem> {
             .in_file(name_of(path))
             .on_line(u32::try_from(lines).ok())
     })
+}
+
+/// Why the world of a scenario's text can't be made.
+pub(crate) fn setup_problem(error: &SetupError, text: &str) -> Problem {
+    let remedy = "change what is named, and try again";
+    if let SetupError::Unknown(UnknownName { field, message }) = error {
+        return Problem::new(message.clone(), remedy).at(field.clone()).on_line(line_of(text, field));
+    }
+    Problem::new(chain(error), remedy)
 }
 
 /// Manifests as text: each file's name and text. Standard input can be read only once.

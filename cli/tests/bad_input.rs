@@ -1,8 +1,9 @@
 //! Wrong input: each error names the place, the problem and the remedy, has the right status, and loses nothing else.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
+mod common;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use tenon_region::scenario::play_to_transcript;
 
@@ -12,11 +13,10 @@ fn written(name: &str, text: &str) -> PathBuf {
     file
 }
 
-/// Runs the command; returns its status and stderr.
+/// Runs the command: its status and errors.
 fn tenon(arguments: &[&str]) -> (Option<i32>, String) {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_tenon")).args(arguments).env_remove("AWS_REGION").output().unwrap();
-    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    let (status, _, errors) = common::tenon(arguments, "");
+    (status, errors)
 }
 
 /// Status 2 and every part of the message, from both `simulate` and `local`.

@@ -3,18 +3,16 @@
 #![expect(clippy::indexing_slicing, reason = "helpers of integration tests aren't inside #[test] functions")]
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
-use std::process::Command;
+mod common;
 
+use common::tenon;
 use serde_json::Value;
 
 fn bill(scenario: &str) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_tenon"))
-        .args(["local", "--scenario", scenario, "--speed", "max", "--bill", "-o", "json"])
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    let arguments = ["local", "--scenario", scenario, "--speed", "max", "--bill", "-o", "json"];
+    let (status, bill, errors) = tenon(&arguments, "");
+    assert_eq!(status, Some(0), "{errors}");
+    serde_json::from_str(&bill).unwrap()
 }
 
 /// Each line of a part's month, in USD, is within its limit; a line without one costs nothing.
@@ -51,23 +49,24 @@ fn the_region_stays_within_limits() {
         &bill,
         "region",
         &[
-            ("Lambda, requests", 0.0060),
-            ("Lambda, time", 0.0900),
-            ("SQS, messages", 0.0190),
+            ("Lambda, requests", 0.0093),
+            ("Lambda, time", 0.0960),
+            ("SQS, messages", 0.0380),
             // Four queues with five long polls, and one with two.
             ("SQS, polls of empty queues", 1.1405),
-            ("EventBridge, events of our own", 0.0050),
+            ("EventBridge, events of our own", 0.0206),
             ("EventBridge Scheduler", 0.0290),
             ("DynamoDB, reads", 0.0250),
             ("DynamoDB, writes", 0.1400),
             ("DynamoDB, storage", 0.0015),
-            ("CloudWatch, alarms", 1.0000),
-            ("CloudWatch, logs", 0.0070),
+            ("CloudWatch, alarms", 1.1000),
+            ("CloudWatch, logs", 0.0099),
         ],
     );
     // Spot prices every ten minutes, and in half a day five looks of the other parts; images every five minutes, status
-    // checks every three.
-    check_invocations(&bill, "region", &[("catalog", 144 + 10), ("images", 288), ("lifecycle", 482)]);
+    // checks every three, with a sweep that wakes `provisioner` too.
+    let limits = [("catalog", 144 + 10), ("images", 288), ("lifecycle", 482), ("provisioner", 482)];
+    check_invocations(&bill, "region", &limits);
 }
 
 #[test]
@@ -113,7 +112,7 @@ fn a_busy_cluster_stays_within_limits() {
             ("EventBridge, events of our own", 0.0650),
             ("EventBridge Scheduler", 0.0240),
             ("DynamoDB, reads", 0.2500),
-            ("DynamoDB, writes", 0.4000),
+            ("DynamoDB, writes", 0.4560),
             ("DynamoDB, storage", 0.0002),
             ("CloudWatch, alarms", 0.1000),
             ("CloudWatch, logs", 0.0300),

@@ -2,22 +2,15 @@
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 #![expect(clippy::panic, reason = "helpers of an integration test aren't inside #[test] functions")]
 
+mod common;
+
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::Value;
 
-fn tenon(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tenon"))
-        .args(arguments)
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
-        .env_remove("AWS_REGION")
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+fn tenon(arguments: &[&str]) -> (Option<i32>, String, String) {
+    common::tenon(arguments, "")
 }
 
 /// A region that is up; it ends with the value.
@@ -33,12 +26,8 @@ impl Up {
     }
 
     fn playing(scenario: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tenon"))
-            .args(["local", "--scenario", scenario, "--speed", "max", "--port", "0"])
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let arguments = ["local", "--scenario", scenario, "--speed", "max", "--port", "0"];
+        let mut child = common::command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         let mut up = Self { child, lines, port: String::new() };
         let line = up.wait_for("answers on 127.0.0.1:");
@@ -60,8 +49,8 @@ impl Up {
 
     fn ask(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let local = format!("--local={}", self.port);
-        let output = tenon(&[arguments, &[&local]].concat());
-        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+        let (status, out, errors) = tenon(&[arguments, &[&local]].concat());
+        (status, out + &errors)
     }
 }
 
@@ -77,11 +66,10 @@ impl Drop for Up {
 fn one_seed_gives_one_run_whose_last_line_is_the_summary() {
     let arguments = ["local", "--speed", "max", "--until", "settled", "-o", "json", "--seed", "7"];
     let other = std::thread::spawn(move || tenon(&arguments));
-    let output = tenon(&arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!(output.stdout, other.join().unwrap().stdout);
-    let lines: Vec<Value> =
-        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (status, out, errors) = tenon(&arguments);
+    assert_eq!(status, Some(0), "{errors}");
+    assert_eq!(out, other.join().unwrap().1);
+    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let summary = lines.last().unwrap();
     assert_eq!(summary["kind"], "summary");
     assert_eq!(summary["settled"], true);
@@ -91,17 +79,16 @@ fn one_seed_gives_one_run_whose_last_line_is_the_summary() {
 
 #[test]
 fn a_run_that_ends_too_early_has_not_settled() {
-    let output = tenon(&["local", "--speed", "max", "--until", "10s", "-o", "json"]);
-    let last: Value = serde_json::from_str(text(&output.stdout).lines().last().unwrap()).unwrap();
-    assert_eq!((output.status.code(), &last["settled"]), (Some(1), &Value::from(false)));
+    let (status, out, _) = tenon(&["local", "--speed", "max", "--until", "10s", "-o", "json"]);
+    let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    assert_eq!((status, &last["settled"]), (Some(1), &Value::from(false)));
 }
 
 #[test]
 fn manifests_get_the_account_that_their_class_asks_for() {
-    let output =
+    let (status, out, errors) =
         tenon(&["local", "-f", "cluster.yaml", "--speed", "max", "--until", "settled", "-o", "json"]);
-    let out = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{out}{}", text(&output.stderr));
+    assert_eq!(status, Some(0), "{out}{errors}");
     let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
     assert_eq!(last["pods"], serde_json::json!({"running": 6, "pending": 0}));
 }
@@ -109,9 +96,8 @@ fn manifests_get_the_account_that_their_class_asks_for() {
 #[test]
 fn a_class_that_discovers_its_network_by_another_name_than_the_first_gets_one_too() {
     let arguments = ["local", "-f", "two-classes.yaml", "--speed", "max", "--until", "settled", "-o", "json"];
-    let output = tenon(&arguments);
-    let out = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{out}{}", text(&output.stderr));
+    let (status, out, errors) = tenon(&arguments);
+    assert_eq!(status, Some(0), "{out}{errors}");
     let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
     assert_eq!(last["pods"], serde_json::json!({"running": 2, "pending": 0}), "{out}");
 }
@@ -119,9 +105,8 @@ fn a_class_that_discovers_its_network_by_another_name_than_the_first_gets_one_to
 #[test]
 fn what_cannot_be_played_is_refused() {
     fn check(arguments: &[&str], expected: &[&str]) {
-        let output = tenon(arguments);
-        let errors = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        let (status, _, errors) = tenon(arguments);
+        assert_eq!(status, Some(2), "{arguments:?}: {errors}");
         for part in expected {
             assert!(errors.contains(part), "{arguments:?}: {errors}");
         }
@@ -165,7 +150,11 @@ fn a_region_that_is_up_answers() {
     let (_, nodes) = up.ask(&["get", "nodes", node, "-o", "json"]);
     let nodes: Value = serde_json::from_str(&nodes).unwrap();
     let shown = &nodes["items"][0];
-    assert_eq!((shown["claim"].as_str(), shown["disruption"].as_str()), (Some(name), Some("no")), "{shown}");
+    assert_eq!(
+        (shown["claim"].as_str(), shown["disruption"].as_str()),
+        (Some(name), Some("none")),
+        "{shown}"
+    );
     let price: f64 = shown["usd_per_hour"].as_str().unwrap().parse().unwrap();
     let used = shown["requested_percent"]["cpu"].as_u64().unwrap();
     assert!(price > 0.0 && used > 0 && shown["pods"].as_u64().unwrap() > 0, "{shown}");
@@ -290,17 +279,16 @@ fn classes_show_their_own_type_as_the_reason_of_what_holds() {
 #[test]
 fn without_a_region_the_remedy_is_named() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let output = tenon(&["get", "claims", &format!("--local={port}")]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("start a region with `tenon local`"));
+    let (status, _, errors) = tenon(&["get", "claims", &format!("--local={port}")]);
+    assert_eq!(status, Some(2));
+    assert!(errors.contains("start a region with `tenon local`"));
 }
 
 #[test]
 #[cfg(not(feature = "aws"))]
 fn a_build_without_aws_says_how_to_get_the_rest() {
-    let output = tenon(&["why", "claim", "x", "--installation", "staging"]);
-    assert_eq!(output.status.code(), Some(2));
-    let errors = text(&output.stderr);
+    let (status, _, errors) = tenon(&["why", "claim", "x", "--installation", "staging"]);
+    assert_eq!(status, Some(2));
     for part in ["reads no AWS account", "`staging`", "`us-east-1`", "add `--local`", "--features aws"] {
         assert!(errors.contains(part), "{errors}");
     }
@@ -308,7 +296,7 @@ fn a_build_without_aws_says_how_to_get_the_rest() {
 
 #[test]
 fn a_region_is_one_on_this_machine_or_one_of_an_account() {
-    let output = tenon(&["get", "claims", "--local", "--region", "eu-west-1"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("cannot be used with"), "{}", text(&output.stderr));
+    let (status, _, errors) = tenon(&["get", "claims", "--local", "--region", "eu-west-1"]);
+    assert_eq!(status, Some(2));
+    assert!(errors.contains("cannot be used with"), "{errors}");
 }

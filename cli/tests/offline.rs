@@ -1,29 +1,14 @@
 //! `types` and `simulate` as a user runs them: their output and status.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
+mod common;
 
-/// Runs the command in `tests/` with this standard input: its status, output and errors.
+use std::process::Stdio;
+
+/// A call with this standard input: its output, errors and status.
 fn tenon(arguments: &[&str], stdin: &str) -> String {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tenon"))
-        .args(arguments)
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
-        .env_remove("AWS_REGION")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    let (out, err) = (text(output.stdout), text(output.stderr));
-    format!(
-        "$ tenon {}\n{out}--- stderr\n{err}--- status {:?}\n",
-        arguments.join(" "),
-        output.status.code().unwrap()
-    )
+    let (status, out, errors) = common::tenon(arguments, stdin);
+    format!("$ tenon {}\n{out}--- stderr\n{errors}--- status {:?}\n", arguments.join(" "), status.unwrap())
 }
 
 macro_rules! golden {
@@ -91,8 +76,7 @@ fn every_known_type_is_printed() {
 
 #[test]
 fn a_closed_pipe_is_no_error() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tenon"))
-        .args(["types", "-o", "json"])
+    let mut child = common::command(&["types", "-o", "json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -1,16 +1,19 @@
 //! Every scenario of tests/scenarios matches its golden transcript, and `scenario` shows differences.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
+mod common;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use common::tenon;
 
 const SCENARIOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/scenarios");
 
-fn scenario(arguments: &[&Path]) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tenon"));
-    let output = command.arg("scenario").args(arguments).output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(text).unwrap())
+fn scenario(files: &[&Path]) -> (Option<i32>, String) {
+    let files = files.iter().map(|file| file.to_str().unwrap());
+    let arguments: Vec<&str> = std::iter::once("scenario").chain(files).collect();
+    let (status, out, errors) = tenon(&arguments, "");
+    (status, out + &errors)
 }
 
 fn files(extension: &str) -> Vec<PathBuf> {
@@ -44,11 +47,8 @@ fn every_scenario_plays_as_its_golden_transcript_says() {
 fn a_difference_is_shown_and_blessed_away() {
     let file = copied("differs");
     let golden = file.with_extension("golden");
-    let blessed = Command::new(env!("CARGO_BIN_EXE_tenon"))
-        .args(["scenario".as_ref(), file.as_os_str(), "--bless".as_ref()])
-        .output()
-        .unwrap();
-    assert!(blessed.status.success());
+    let blessed = tenon(&["scenario", file.to_str().unwrap(), "--bless"], "");
+    assert_eq!(blessed.0, Some(0), "{blessed:?}");
     assert_eq!(scenario(&[&file]).0, Some(0));
 
     let changed = std::fs::read_to_string(&golden).unwrap().replace("3 running", "4 running");
@@ -93,6 +93,35 @@ fn types_and_zones_that_the_region_lacks_are_refused() {
     check(
         "zones: [us-east-9z]",
         "zones[0]: `us-east-9z` isn't a zone of region `us-east-1`: did you mean `us-east-1a`, `us-east-1b`",
+    );
+}
+
+#[test]
+fn types_and_zones_of_steps_that_the_scenario_lacks_are_refused() {
+    let file = copied("unknown-steps").with_file_name("steps.yaml");
+    let check = |step: &str, expected: &str| {
+        let begin = "title: x\ntypes: [m5.large, m6i.large]\nzones: [us-east-1a]\nsteps:\n  - run: 1m\n";
+        std::fs::write(&file, format!("{begin}  - {step}\n")).unwrap();
+        let (status, text) = scenario(&[&file]);
+        assert_eq!(status, Some(2), "{text}");
+        assert!(text.contains(&format!("steps.yaml:{expected}")), "{expected} in\n{text}");
+    };
+    check(
+        "capacity: {instanceType: m5.lagre, capacityType: spot, left: 0}",
+        "6: steps[1].capacity.instanceType: `m5.lagre` isn't one of the scenario's `types`: did you mean `m5.large`?",
+    );
+    check(
+        "capacity: {instanceType: m5.large, zone: us-east-1b, capacityType: spot, left: 0}",
+        "6: steps[1].capacity.zone: `us-east-1b` isn't one of the scenario's `zones`: did you mean `us-east-1a`?",
+    );
+    check(
+        "withdraw-type: m7i.large",
+        "6: steps[1].withdraw-type: `m7i.large` isn't one of the scenario's `types`",
+    );
+    check("end-shift: us-east-1b", "6: steps[1].end-shift: `us-east-1b` isn't");
+    check(
+        "repeat:\n      times: 2\n      steps:\n        - reported-memory: {instanceType: m5.lrage, mebibytes: 9}",
+        "9: steps[1].repeat.steps[0].reported-memory.instanceType: `m5.lrage` isn't",
     );
 }
 

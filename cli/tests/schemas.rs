@@ -3,8 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 #![expect(clippy::panic, reason = "helpers of an integration test aren't inside #[test] functions")]
 
-use std::process::Command;
+mod common;
 
+use common::tenon;
 use serde_json::Value;
 
 /// The keywords that are checked, and those that say nothing of a value.
@@ -105,16 +106,11 @@ fn is_of(name: &str, value: &Value) -> bool {
 }
 
 fn check(name: &str, arguments: &[&str]) {
-    let output = Command::new(env!("CARGO_BIN_EXE_tenon"))
-        .args(arguments)
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
-        .env_remove("AWS_REGION")
-        .output()
-        .unwrap();
-    let printed = if output.status.code() == Some(2) { output.stderr } else { output.stdout };
+    let (status, out, errors) = tenon(arguments, "");
+    let printed = if status == Some(2) { errors } else { out };
     let schema = schema(name);
     let documents: Vec<Value> =
-        serde_json::Deserializer::from_slice(&printed).into_iter().collect::<Result<_, _>>().unwrap();
+        serde_json::Deserializer::from_str(&printed).into_iter().collect::<Result<_, _>>().unwrap();
     assert!(!documents.is_empty(), "{arguments:?}");
     for document in documents {
         assert_eq!(problems(&schema, &schema, &document, "$"), Vec::<String>::new(), "{arguments:?}");
@@ -145,11 +141,8 @@ fn what_is_printed_has_the_form_of_its_schema() {
 #[cfg(feature = "aws")]
 #[test]
 fn a_doctor_without_credentials_has_the_form_of_its_schema() {
-    let mut doctor = Command::new(env!("CARGO_BIN_EXE_tenon"));
-    doctor
-        .args(["doctor", "--cluster", "prod", "-o", "json"])
-        .env_clear()
-        .env("AWS_EC2_METADATA_DISABLED", "true");
+    let mut doctor = common::command(&["doctor", "--cluster", "prod", "-o", "json"]);
+    doctor.env_clear().env("AWS_EC2_METADATA_DISABLED", "true");
     doctor.env("AWS_CONFIG_FILE", "/dev/null").env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null");
     let output = doctor.output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -157,6 +150,26 @@ fn a_doctor_without_credentials_has_the_form_of_its_schema() {
     let schema = schema("doctor");
     assert_eq!(problems(&schema, &schema, &document, "$"), Vec::<String>::new());
     assert_eq!((&document["checks"][0]["status"], &document["account"]), (&"failed".into(), &Value::Null));
+}
+
+#[test]
+fn each_event_of_the_schema_has_an_example_that_fits() {
+    let page = std::fs::read_to_string(format!("{}/../docs/events.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let (schema, mut told) = (schema("events"), Vec::new());
+    for part in page.split("```json\n").skip(1) {
+        let example: Value = serde_json::from_str(part.split("```").next().unwrap()).unwrap();
+        // A wake is a message on a queue.
+        if example["source"] == "tenon" && example["detail-type"] != "Wake" {
+            assert_eq!(problems(&schema, &schema, &example, "$"), Vec::<String>::new());
+            told.push(example["detail-type"].as_str().unwrap().to_owned());
+        }
+    }
+    let events = schema["oneOf"].as_array().unwrap();
+    let mut known: Vec<&str> = events.iter().map(|event| event["title"].as_str().unwrap()).collect();
+    known.sort_unstable();
+    told.sort_unstable();
+    told.dedup();
+    assert_eq!(told, known);
 }
 
 #[test]

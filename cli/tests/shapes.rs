@@ -2,8 +2,9 @@
 //! are those of aws/karpenter-provider-aws `examples/v1` and `examples/workloads`, read in November 2026.
 #![expect(clippy::unwrap_used, reason = "helpers of an integration test aren't inside #[test] functions")]
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
+mod common;
+
+use common::tenon;
 
 const CMR: &str = "{key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m, r]}";
 const MODERN: &str = "{key: karpenter.k8s.aws/instance-generation, operator: Gt, values: [\"2\"]}";
@@ -43,17 +44,8 @@ fn deployment(replicas: usize, pod: &str) -> String {
 
 /// Plans the text: the status, the output and the errors.
 fn simulate(text: &str, region: &str) -> (Option<i32>, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tenon"))
-        .args(["simulate", "-f", "-", "--region", region])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout) + &text(output.stderr))
+    let (status, out, errors) = tenon(&["simulate", "-f", "-", "--region", region], text);
+    (status, out + &errors)
 }
 
 fn check(pool: &str, class: &str, deployment: &str, expected: &str) {

@@ -10,7 +10,7 @@ use tenon_domain::command::Command;
 use tenon_domain::id::CommandId;
 use tenon_domain::wake::FunctionName;
 use tenon_table::items::{SeenRecord, keys};
-use tenon_table::{Key, Table, TableError};
+use tenon_table::{Consistency, Key, Table, TableError};
 
 use super::Agent;
 use crate::converge::PodEviction;
@@ -42,7 +42,7 @@ impl<K, T: Table, B> Agent<K, T, B> {
         commands: &BTreeSet<CommandId>,
     ) -> Result<BTreeMap<CommandId, RemovalReason>, TableError> {
         let keys: Vec<Key> = commands.iter().map(|command| keys::command(&self.cluster, command)).collect();
-        let read: Vec<Command> = read_items(&self.table, &keys).await?;
+        let read: Vec<Command> = read_items(&self.table, &keys, Consistency::Eventual).await?;
         Ok(read.into_iter().map(|command| (command.id, command.reason)).collect())
     }
 
@@ -52,6 +52,6 @@ impl<K, T: Table, B> Agent<K, T, B> {
     /// # Errors [`TableError`]: try again at the next step.
     pub async fn seen_by_disruption(&self) -> Result<Option<SeenRecord>, TableError> {
         let keys = [keys::seen(&self.cluster, FunctionName::Disruption)];
-        Ok(read_items(&self.table, &keys).await?.into_iter().next())
+        Ok(read_items(&self.table, &keys, Consistency::Eventual).await?.into_iter().next())
     }
 }

@@ -88,13 +88,17 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
         let deletions = self.undrained(&objects);
         let freed = self.pods_left.observe(&objects, now);
         self.pod_times.observe(&objects, now);
-        let encoded = self.encoder.encode(&objects, known.manifest.as_ref(), now);
+        let left = self.pod_times.left().clone();
+        let claims = std::mem::take(&mut objects.node_claims);
+        objects.node_claims = self.claims.as_before(&claims);
+        let pods_left = self.claims.is_news(&left);
+        let mut encoded = self.encoder.encode(&objects, known.manifest.as_ref(), now);
         let restored = known.generations.judge(known.manifest.as_ref()) == Memory::Restored;
         // Functions don't trust a time that hasn't come. It is of a clock that has been set since.
         let misdated =
             known.manifest.as_ref().is_some_and(|manifest| ahead(manifest.taken_at, now).is_some());
         let must_write = restored || misdated;
-        if encoded.changed.is_empty() && known.manifest.is_some() && !must_write {
+        if encoded.changed.is_empty() && !pods_left && known.manifest.is_some() && !must_write {
             if let (Some(manifest), Burst::Over, false) = (&known.manifest, burst, self.held.is_empty()) {
                 let (generation, pending_pods) = (manifest.generation, manifest.pending_pods);
                 let changed = BTreeSet::new();
@@ -111,7 +115,15 @@ impl<K: Kube, T: Table, B: Bell> Agent<K, T, B> {
             self.written = Some(known);
             return Ok(Reported::Later(beat_at.saturating_add(HEARTBEAT_EVERY).unwrap_or(now)));
         }
-        self.write(encoded, known, ReportedChanges { burst, deletions, freed }, now).await
+        if pods_left {
+            // The time when a pod left wakes no function.
+            let changed = encoded.changed;
+            objects.node_claims = self.claims.with(&claims, &left);
+            encoded = Encoded { changed, ..self.encoder.encode(&objects, known.manifest.as_ref(), now) };
+        }
+        let reported = self.write(encoded, known, ReportedChanges { burst, deletions, freed }, now).await?;
+        self.claims.wrote(left);
+        Ok(reported)
     }
 
     /// The number of deleted claims that no action drains yet.

@@ -10,22 +10,18 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenon_domain::labels::EC2NODECLASS_FINALIZER;
-use tenon_domain::report::counted;
-use tenon_snapshot::object::{self, Kind, ObjectKey, text};
+use tenon_domain::report::{CLASS_IN_USE, stays_while_used};
+use tenon_snapshot::object::{self, Kind, ObjectKey};
 use tenon_snapshot::{Note, NoteKind};
 
 use super::conditions::{self, ShownCondition};
 use super::news::News;
 use super::ops::{released, with_finalizer};
-use super::{Faces, ShownObjects};
+use super::{Faces, ShownObjects, meant_class};
 use crate::decided::Decided;
 
-/// The peer's reason.
-const WAITING: &str = "WaitingOnNodeClaimTermination";
 /// How long a launch may be planned by functions that didn't see the deletion yet.
 const SEEN_WITHIN: SignedDuration = SignedDuration::from_secs(20);
-/// The number of NodeClaims that are named.
-const NAMED_MOST: usize = 5;
 
 /// Plans a class's finalizer; returns the condition of one that waits.
 pub(super) fn plan_class_end(
@@ -48,22 +44,22 @@ pub(super) fn plan_class_end(
         faces.ops.extend(released(class, EC2NODECLASS_FINALIZER).filter(|_| is_settled));
         return None;
     }
-    let message = words(&users);
+    let message = format!("it is being deleted, and {}", stays_while_used(&users));
     faces.news.push(News {
-        of: format!("{WAITING} {}", object::uid(class)),
+        of: format!("{CLASS_IN_USE} {}", object::uid(class)),
         at: deleted_at,
         note: Note {
             about: ObjectKey::new(Kind::Ec2NodeClass, "", name),
             uid: object::uid(class).to_owned(),
             kind: NoteKind::Normal,
-            reason: WAITING.to_owned(),
+            reason: CLASS_IN_USE.to_owned(),
             message: message.clone(),
         },
     });
     Some(conditions::form(ShownCondition {
         kind: "tenon.dev/Waiting",
         status: "True",
-        reason: WAITING,
+        reason: CLASS_IN_USE,
         message: &message,
         since: deleted_at,
         generation: object::at(class, "/metadata/generation").and_then(Value::as_u64).unwrap_or_default(),
@@ -74,26 +70,13 @@ pub(super) fn plan_class_end(
 fn users<'a>(class: &str, decided: &'a Decided, shown: &'a ShownObjects) -> BTreeSet<&'a str> {
     let claims =
         decided.claims.values().filter(|claim| claim.class.as_str() == class && !claim.phase().is_final());
-    let refers = |claim: &&object::Object| text(claim, "/spec/nodeClassRef/name") == Some(class);
+    let refers = |claim: &&object::Object| meant_class(claim, "/spec") == Some(class);
     let objects = shown.claims.iter().filter(refers).map(|claim| object::name(claim));
     claims.map(|claim| claim.name.as_str()).chain(objects).collect()
 }
 
 /// Whether a NodePool launches from the class.
 fn has_pool(class: &str, shown: &ShownObjects) -> bool {
-    let refers = |pool: &object::Object| text(pool, "/spec/template/spec/nodeClassRef/name") == Some(class);
+    let refers = |pool: &object::Object| meant_class(pool, "/spec/template/spec") == Some(class);
     shown.pools.iter().any(refers)
-}
-
-fn words(users: &BTreeSet<&str>) -> String {
-    let named: Vec<&str> = users.iter().copied().take(NAMED_MOST).collect();
-    let more = match users.len().saturating_sub(named.len()) {
-        0 => String::new(),
-        more => format!(" and {}", counted(more, "other", "others")),
-    };
-    format!(
-        "it is being deleted, and stays while NodeClaims `{}`{more} use it: delete their NodePools, or let \
-         these name another EC2NodeClass",
-        named.join("`, `")
-    )
 }

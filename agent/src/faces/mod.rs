@@ -33,6 +33,7 @@ use self::ops::{changed_hash, changed_pool_hash, changed_status, delete, release
 use self::statuses::{class_status, pool_status};
 use crate::decided::Decided;
 
+pub(crate) use node_claim::is_owned_by_pool;
 pub use notes::note_of_failure;
 pub use ops::{FaceOp, execute_face};
 
@@ -140,7 +141,7 @@ pub fn plan_faces(decided: &Decided, shown: &ShownObjects, actions: &[NodeAction
                 let node = seen(claim);
                 let status = Some(node_claim::status(claim, object, node, pool, now));
                 let status = with_told(status, decided, SubjectKind::Claim, object);
-                plan_claim(claim, object, (node.object, status.unwrap_or_default()), &mut faces);
+                plan_claim(claim, object, pool, (node.object, status.unwrap_or_default()), &mut faces);
             }
             // Its labels are the action's, which comes right after its launch.
             (None, Some(action)) if claim.phase().has_instance() => {
@@ -198,10 +199,17 @@ fn with_told(status: Option<Value>, decided: &Decided, kind: SubjectKind, object
     Some(status)
 }
 
-fn plan_claim(claim: &Claim, object: &Object, (node, status): (Option<&Value>, Value), faces: &mut Faces) {
+fn plan_claim(
+    claim: &Claim,
+    object: &Object,
+    pool: Option<&Value>,
+    (node, status): (Option<&Value>, Value),
+    faces: &mut Faces,
+) {
     if !is_ours(object) {
         return;
     }
+    faces.ops.extend(node_claim::owned(object, pool));
     match claim.phase() {
         ClaimPhase::Planned | ClaimPhase::LaunchFailed => {}
         ClaimPhase::Terminated => plan_end(object, faces),
@@ -258,8 +266,17 @@ impl<'a> NodesByProvider<'a> {
 
 /// The class that a NodePool names, as the functions resolved it last.
 fn class_of<'a>(pool: &Value, decided: &'a Decided) -> Option<&'a ClassStatus> {
-    let name = text(pool, "/spec/template/spec/nodeClassRef/name")?;
+    let name = meant_class(pool, "/spec/template/spec")?;
     decided.classes.iter().find(|class| class.name.as_str() == name)
+}
+
+/// The EC2NodeClass that the `nodeClassRef` of a spec means. A class of another API, such as EKS Auto Mode's, may have the
+/// same name.
+fn meant_class<'a>(object: &'a Value, spec: &str) -> Option<&'a str> {
+    let meant = object::at(object, spec)?.get("nodeClassRef")?;
+    let is_ours = text(meant, "/group") == Some(labels::PROVIDER_DOMAIN)
+        && text(meant, "/kind") == Some(Kind::Ec2NodeClass.as_str());
+    text(meant, "/name").filter(|_| is_ours)
 }
 
 #[cfg(test)]

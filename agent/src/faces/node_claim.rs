@@ -57,10 +57,7 @@ pub(super) fn object(claim: &Claim, action: &NodeAction, pool: Option<&Value>) -
         annotations.insert(LAUNCH_ANNOTATION.to_owned(), json!(claim.launch.as_str()));
     }
     if let (Some(pool), Some(fields)) = (pool, metadata.as_object_mut()) {
-        // Deleting the pool deletes its claims. Nothing is blocked: that takes a right on the pool's finalizers.
-        let owner = json!({"apiVersion": Kind::NodePool.api_version(), "kind": Kind::NodePool.as_str(),
-            "name": claim.pool.as_str(), "uid": object::uid(pool)});
-        fields.insert("ownerReferences".to_owned(), json!([owner]));
+        fields.insert("ownerReferences".to_owned(), json!([owner(pool)]));
     }
     json!({
         "apiVersion": Kind::NodeClaim.api_version(),
@@ -229,7 +226,7 @@ fn consistent(claim: &Claim, object: &Value) -> Option<ToldCondition> {
 fn marks(claim: &Claim, object: &Value) -> Vec<ToldCondition> {
     let mut marks = Vec::new();
     if let Some(drift) = &claim.drift {
-        marks.push(told("Drifted", "True", drift.reason.as_str(), &drift.words()));
+        marks.push(told("Drifted", "True", drift.reason.as_str(), &drift.words(claim)));
     }
     match &claim.state {
         ClaimState::Disrupting { at, .. } => {
@@ -338,6 +335,33 @@ pub(super) const fn drain_deadline(claim: &Claim) -> Option<Timestamp> {
         | ClaimState::Terminating { .. }
         | ClaimState::Terminated { .. } => None,
     }
+}
+
+/// The reference to a NodePool. Deleting the pool deletes its claims. Nothing is blocked: that takes a right on the pool's
+/// finalizers.
+fn owner(pool: &Value) -> Value {
+    json!({"apiVersion": Kind::NodePool.api_version(), "kind": Kind::NodePool.as_str(), "name": object::name(pool),
+        "uid": object::uid(pool)})
+}
+
+/// Whether a NodePool owns the NodeClaim, as far as it says.
+pub(crate) fn is_owned_by_pool(object: &Value) -> bool {
+    let owners = object::list(object, "/metadata/ownerReferences");
+    owners.iter().any(|owner| text(owner, "/kind") == Some(Kind::NodePool.as_str()))
+}
+
+/// The operation that gives a NodeClaim its owner, which it lacks if it was made, or lost its pool, while there was none.
+pub(super) fn owned(object: &Value, pool: Option<&Value>) -> Option<FaceOp> {
+    let pool = pool.filter(|pool| object::deleted_at(pool).is_none())?;
+    if is_owned_by_pool(object) || object::deleted_at(object).is_some() {
+        return None;
+    }
+    let owners = object::list(object, "/metadata/ownerReferences").iter().cloned().chain([owner(pool)]);
+    Some(FaceOp::Own {
+        key: ObjectKey::new(Kind::NodeClaim, "", object::name(object)),
+        version: text(object, "/metadata/resourceVersion").unwrap_or_default().to_owned(),
+        owners: owners.collect(),
+    })
 }
 
 /// The operation that annotates the claim with the end of its drain. An earlier end stays, as with the peer.

@@ -40,6 +40,15 @@ pub enum FaceOp {
         /// All finalizers then.
         finalizers: Vec<Value>,
     },
+    /// Makes a NodePool the owner of a NodeClaim.
+    Own {
+        /// The NodeClaim.
+        key: ObjectKey,
+        /// The object's version at planning.
+        version: String,
+        /// All owners then.
+        owners: Vec<Value>,
+    },
 }
 
 /// Executes one operation. The next step plans again for an object that changed.
@@ -55,15 +64,27 @@ pub async fn execute_face<K: Kube>(kube: &K, op: &FaceOp) -> Result<(), KubeErro
         FaceOp::Create(object) => kube.create(object.clone()).await.map(|_| ()),
         FaceOp::Delete(key, uid) => kube.delete(key, uid, None).await.map(|_| ()),
         FaceOp::Finalizers { key, version, finalizers } => {
-            let patch = json!({"metadata": {"finalizers": finalizers}});
-            let precondition = Precondition::ResourceVersion(version.clone());
-            kube.patch(key, &patch, &precondition).await.map(|_| ())
+            patch_at(kube, key, version, json!({"finalizers": finalizers})).await
+        }
+        FaceOp::Own { key, version, owners } => {
+            patch_at(kube, key, version, json!({"ownerReferences": owners})).await
         }
     };
     match done {
         Err(KubeError::Conflict { .. } | KubeError::NotFound { .. }) => Ok(()),
         other => other,
     }
+}
+
+/// Changes the metadata of an object that is as it was at planning.
+async fn patch_at<K: Kube>(
+    kube: &K,
+    key: &ObjectKey,
+    version: &str,
+    metadata: Value,
+) -> Result<(), KubeError> {
+    let precondition = Precondition::ResourceVersion(version.to_owned());
+    kube.patch(key, &json!({"metadata": metadata}), &precondition).await.map(|_| ())
 }
 
 /// The operation that shows a status, where it isn't shown.

@@ -106,7 +106,8 @@ struct FacesWorld {
 impl FacesWorld {
     fn new() -> Self {
         let kube = SimulatedCluster::new(SimulationConfig::default(), at(0));
-        let template = json!({"spec": {"nodeClassRef": {"name": "linux"}, "expireAfter": "Never",
+        let class_ref = json!({"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "linux"});
+        let template = json!({"spec": {"nodeClassRef": class_ref, "expireAfter": "Never",
             "requirements": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
                 {"key": "topology.kubernetes.io/zone", "operator": "Exists"}]}});
         kube.apply(json!({"kind": "NodePool", "metadata": {"name": "default", "uid": "pool"},
@@ -250,7 +251,8 @@ fn a_claim_that_a_command_holds_says_why() {
         termination_grace_period: None,
         load_balancer_deregistration: None,
     };
-    let drift = |reason| Drift { reason, since: at(31), from: "a".into(), to: "b".into() };
+    let drift =
+        |reason| Drift { reason, since: at(31), from: "a".into(), to: "b".into(), fields: Vec::new() };
     let check = |change: &dyn Fn(&mut Claim), expected: &str| {
         let world = FacesWorld::new();
         let disrupting = ClaimState::Disrupting {

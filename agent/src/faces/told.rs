@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tenon_domain::claim::Claim;
 use tenon_domain::journal::{Decision, SubjectKind};
-use tenon_domain::report::{ALL_POOLS, CONSISTENCY_CHECK_FAILED, Shown};
+use tenon_domain::report::{ALL_POOLS, CLASS_IN_USE, CONSISTENCY_CHECK_FAILED, NAMES_KEPT, OTHERS, Shown};
 use tenon_domain::wake::FunctionName;
 use tenon_snapshot::object::{Kind, ObjectKey, text};
 use tenon_snapshot::{Note, NoteKind};
@@ -34,6 +34,7 @@ fn faces(finding: &ToldFinding) -> &'static [Face] {
         Shown::Event => &[],
         Shown::LaunchRefused => &[("tenon.dev/LaunchRefused", "True")],
         Shown::DisruptionPaused => &[("tenon.dev/DisruptionPaused", "True")],
+        Shown::DriftsAgain => &[("tenon.dev/DriftsAgain", "True")],
         Shown::DrainBlocked => &[("Drained", "Unknown"), INCONSISTENT],
         Shown::Waiting => &[("tenon.dev/Waiting", "True")],
         Shown::Invalid => &[("ValidationSucceeded", "False"), ("Ready", "False")],
@@ -49,7 +50,8 @@ pub(super) struct FindingSubject<'a> {
     pub(super) generation: u64,
 }
 
-/// The conditions of an object, overridden by those of findings about it.
+/// The conditions of an object, overridden by those of findings about it. Where findings were cut, a claim that none names
+/// isn't called consistent.
 pub(super) fn with_told(
     conditions: Vec<Value>,
     told: &[ToldFindings],
@@ -70,7 +72,11 @@ pub(super) fn with_told(
             }
         }
     }
-    let is_over = |condition: &Value| text(condition, "/type").is_some_and(|of| found.contains_key(of));
+    let (inconsistent, _) = INCONSISTENT;
+    let unknown = (kind == SubjectKind::Claim && told.iter().any(may_hide_a_claim)).then_some(inconsistent);
+    let is_over = |condition: &Value| {
+        text(condition, "/type").is_some_and(|of| found.contains_key(of) || unknown == Some(of))
+    };
     let mut all: Vec<Value> = conditions.into_iter().filter(|condition| !is_over(condition)).collect();
     all.extend(found.into_iter().map(|(condition, (status, finding, messages))| {
         conditions::form(conditions::ShownCondition {
@@ -85,11 +91,22 @@ pub(super) fn with_told(
     all
 }
 
+/// Whether a claim may be inconsistent though no finding names it: findings, and their names, are bounded.
+fn may_hide_a_claim(told: &ToldFindings) -> bool {
+    let is_cut = |finding: &ToldFinding| {
+        finding.reason == OTHERS
+            || (faces(finding).contains(&INCONSISTENT) && finding.names.len() >= NAMES_KEPT)
+    };
+    told.function == FunctionName::Lifecycle && told.findings.iter().any(is_cut)
+}
+
 /// The Events of findings.
 pub(super) fn news(decided: &Decided) -> Vec<News> {
     let all =
         decided.told.iter().flat_map(|told| told.findings.iter().map(|finding| (told.function, finding)));
-    all.flat_map(|(function, finding)| news_of(function, finding, &decided.claims)).collect()
+    // The agent sees a class's end itself, and at once.
+    let told = all.filter(|(_, finding)| finding.reason != CLASS_IN_USE);
+    told.flat_map(|(function, finding)| news_of(function, finding, &decided.claims)).collect()
 }
 
 fn news_of(function: FunctionName, finding: &ToldFinding, claims: &BTreeMap<String, Claim>) -> Vec<News> {

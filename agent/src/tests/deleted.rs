@@ -43,12 +43,21 @@ fn claim(name: &str, finalizers: &Value) -> Value {
         "annotations": {"tenon.dev/launch": "launch-1"}}, "status": {"providerID": provider_id(name)}})
 }
 
-/// Nodes `a` and `b` with pods, registered and owned by their NodeClaims, of the pool `default`.
+/// The same, which goes with its pool.
+fn owned_claim(name: &str, pool: &str) -> Value {
+    let mut claim = claim(name, &json!(["karpenter.sh/termination"]));
+    claim["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "default", "uid": pool}]);
+    claim
+}
+
+/// Nodes `a` and `b` with pods, registered and owned by their NodeClaims, of the pool `default`, which owns those.
 fn world() -> AgentFixture {
     let mut world = AgentFixture::with_pods(2, Value::Null, json!({}));
     world.kube.apply(pool(&json!([]))).unwrap();
+    let uid = object::uid(&world.kube.object(Kind::NodePool, "", "default").unwrap()).to_owned();
     for name in ["a", "b"] {
-        world.kube.apply(claim(name, &json!(["karpenter.sh/termination"]))).unwrap();
+        world.kube.apply(owned_claim(name, &uid)).unwrap();
         world.act(name, ActionKind::Initialize, None);
     }
     world.run(5);
@@ -108,9 +117,26 @@ fn a_nodepool_that_is_gone_or_going_taints_its_nodes() {
 }
 
 #[test]
+fn a_nodepool_that_leaves_its_nodeclaims_behind_or_isnt_there_yet_taints_no_node() {
+    let world = world();
+    for name in ["a", "b"] {
+        let mut orphan = Value::clone(&*world.kube.object(Kind::NodeClaim, "", name).unwrap());
+        orphan["metadata"]["ownerReferences"] = json!([]);
+        world.kube.apply(orphan).unwrap();
+    }
+    world.kube.delete(Kind::NodePool, "", "default");
+    step_without_aws(&world);
+    assert_eq!(tainted(&world), Vec::<&str>::new());
+}
+
+#[test]
 fn an_older_action_keeps_the_taint_and_a_pool_that_is_back_takes_it_away() {
     let mut world = world();
+    // Kubernetes hasn't deleted the NodeClaims yet.
     world.kube.delete(Kind::NodePool, "", "default");
+    for name in ["a", "b"] {
+        world.kube.apply(owned_claim(name, "gone")).unwrap();
+    }
     for kind in [ActionKind::Register, ActionKind::Initialize] {
         world.act("a", kind, None);
         world.run(3);
@@ -196,6 +222,25 @@ fn functions_are_rung_once_a_minute_while_pods_leave_nodes() {
     assert_eq!(freed(&world), before + 1);
     world.run(60);
     assert_eq!(freed(&world), before + 2, "what came since is told in the end");
+}
+
+#[test]
+fn functions_are_rung_for_the_room_of_a_pod_once_it_is_gone() {
+    let mut world = world();
+    let freed = |world: &AgentFixture| {
+        let rings = world.rings.0.lock().unwrap().clone();
+        rings.iter().filter(|ring| ring.freed > 0).count()
+    };
+    world.kube.scale("web", |_| 9).unwrap();
+    world.run(70);
+    let before = freed(&world);
+    world.kube.scale("web", |_| 8).unwrap();
+    world.run(1);
+    assert_eq!(freed(&world), before, "it still fills its room");
+    world.run(5);
+    assert_eq!(freed(&world), before + 1);
+    world.run(70);
+    assert_eq!(freed(&world), before + 1, "once");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use similar::{ChangeTag, TextDiff};
-use tenon_region::scenario::play_to_transcript;
+use tenon_region::scenario::{PlayError, play_to_transcript};
 
 use crate::args::ScenarioArgs;
 use crate::errors::{CommandOutcome, Failure, Problem};
@@ -91,9 +91,14 @@ fn golden(file: &Path) -> PathBuf {
 
 fn play(file: &Path) -> Result<String, Problem> {
     let text = input::read_text(file)?;
-    play_to_transcript(&text).map(|transcript| transcript.0).map_err(|message| {
-        Problem::new(message, "see docs/scenarios.md for the form").in_file(input::name_of(file))
-    })
+    let wrong = |error: PlayError| match &error {
+        PlayError::Setup(setup) => input::setup_problem(setup, &text),
+        PlayError::Form(_) | PlayError::Step(_) => {
+            Problem::new(error.to_string(), "see docs/scenarios.md for the form")
+        }
+    };
+    let played = play_to_transcript(&text).map(|transcript| transcript.0);
+    played.map_err(|error| wrong(error).in_file(input::name_of(file)))
 }
 
 fn bless(file: &Path) -> Result<ScenarioOutcome, Problem> {

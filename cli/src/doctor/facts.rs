@@ -25,7 +25,7 @@ pub(super) enum Unanswered {
 pub(super) struct DoctorScope {
     pub(super) region: String,
     pub(super) installation: String,
-    /// The table's name: the installation's id, or that of `--table`.
+    /// The table's name: that of `--table`, of the region's stack, or else the installation's id.
     pub(super) table: String,
     /// The cluster: the named one, or the only one that is registered.
     pub(super) cluster: Option<String>,

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<CommandOutcome, Failure> {
     let question = DoctorQuestion {
         region: &region,
         installation: &args.installation,
-        table: args.table.as_deref().unwrap_or(args.installation.as_str()),
+        table: args.table.as_deref(),
         cluster: args.cluster.as_ref(),
     };
     let now = Timestamp::now();

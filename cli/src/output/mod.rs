@@ -5,10 +5,10 @@
 mod colour;
 mod table;
 pub(crate) mod told;
+mod yaml;
 
 use std::io::{self, BufWriter, Write};
 
-use saphyr::{LoadableYamlNode, Yaml, YamlEmitter};
 use serde::Serialize;
 
 pub(crate) use colour::Colour;
@@ -36,26 +36,20 @@ pub(crate) enum OutputFormat {
 
 /// A document's text in JSON or YAML, with its newline; for people's tables JSON, since a table is made elsewhere.
 pub(crate) fn document_text<T: Serialize>(format: OutputFormat, document: &T) -> String {
-    let json = |pretty: bool| {
-        let text =
-            if pretty { serde_json::to_string_pretty(document) } else { serde_json::to_string(document) };
-        text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
-    };
-    match format {
-        OutputFormat::Table | OutputFormat::Json => json(true) + "\n",
-        OutputFormat::Yaml => yaml(&json(false)),
+    let mut text = Vec::new();
+    match make(&mut text, format, document) {
+        Ok(()) => String::from_utf8_lossy(&text).into_owned(),
+        Err(error) => format!("{{\"error\":\"{error}\"}}\n"),
     }
 }
 
-/// JSON's text as YAML: JSON is YAML, so its fields keep their order.
-fn yaml(json: &str) -> String {
-    let mut text = String::new();
-    for document in Yaml::load_from_str(json).unwrap_or_default() {
-        // Writing into a String doesn't fail.
-        let _ = YamlEmitter::new(&mut text).dump(&document);
+/// Writes a document while it is made, with its newline.
+fn make<W: Write, T: Serialize>(mut out: W, format: OutputFormat, document: &T) -> io::Result<()> {
+    match format {
+        OutputFormat::Table | OutputFormat::Json => serde_json::to_writer_pretty(&mut out, document)?,
+        OutputFormat::Yaml => yaml::write(&mut out, document)?,
     }
-    let text = text.strip_prefix("---\n").unwrap_or(&text);
-    format!("{text}\n")
+    out.write_all(b"\n")
 }
 
 /// Whether the output still has a reader.
@@ -75,22 +69,15 @@ pub(crate) fn write(text: &str) -> Result<OutputReader, Failure> {
     told_of(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// Writes a document to standard output, as [`document_text`] has it. JSON is written while it is made: that of a large
-/// plan is gigabytes.
+/// Writes a document to standard output, as [`document_text`] has it, while it is made: that of a large plan is gigabytes.
 ///
 /// # Errors [`Failure`] if the write fails, except for a closed pipe.
 pub(crate) fn write_document<T: Serialize>(
     format: OutputFormat,
     document: &T,
 ) -> Result<OutputReader, Failure> {
-    match format {
-        OutputFormat::Table | OutputFormat::Json => {
-            let mut out = BufWriter::with_capacity(WRITTEN_AT_ONCE, io::stdout().lock());
-            let written = serde_json::to_writer_pretty(&mut out, document).map_err(io::Error::from);
-            told_of(written.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()))
-        }
-        OutputFormat::Yaml => write(&document_text(format, document)),
-    }
+    let mut out = BufWriter::with_capacity(WRITTEN_AT_ONCE, io::stdout().lock());
+    told_of(make(&mut out, format, document).and_then(|()| out.flush()))
 }
 
 fn told_of(written: io::Result<()>) -> Result<OutputReader, Failure> {

@@ -7,18 +7,25 @@ use std::collections::BTreeMap;
 
 use crate::state::Story;
 
-/// Details that every reader asks for, with their words; the first record that has one tells it.
-const FACTS: [(&str, &str); 7] = [
+/// Details that every reader asks for, with their words; the first record that has one tells it, and all that have the last
+/// one.
+const FACTS: [(&str, &str); 9] = [
     ("node", "Node"),
     ("instance", "instance"),
     ("pool", "NodePool"),
     ("image", "image"),
     ("pods", "for pods"),
-    ("price", "price"),
-    ("exhausted", "no capacity for"),
+    ("price", "planned at"),
+    ("launchedPrice", "launched at"),
+    ("instance_types", "types"),
+    (EXHAUSTED, "no capacity for"),
 ];
+/// The detail with what EC2 was known not to have at the plan, or refused at the launch.
+const EXHAUSTED: &str = "exhausted";
 /// The detail that says what allowed a disruption, told under its line.
 const BUDGET: &str = "budget";
+/// The currency of prices whose record doesn't say it.
+const USD: &str = "USD";
 /// The column of the messages.
 const WIDTH: usize = 14;
 
@@ -32,8 +39,8 @@ pub(crate) fn story(records: &[Story]) -> String {
         text.push('\n');
     }
     let several = subjects(records).len() > 1;
-    for (record, times) in lines(records) {
-        text += &line(record, times, several);
+    for (record, again) in lines(records) {
+        text += &line(record, &again, several);
     }
     text
 }
@@ -53,19 +60,29 @@ fn subjects(records: &[Story]) -> Vec<(&str, &str)> {
 /// What is known of a subject; nothing where no record says more than its name.
 fn facts(records: &[Story], kind: &str, name: &str) -> String {
     let own = || records.iter().filter(|record| record.kind == kind && record.name == name);
-    let detail = |key: &str| own().find_map(|record| record.details.get(key));
+    let detail = |key: &str| own().find_map(|record| record.details.get(key)).map(String::as_str);
     let mut told: Vec<(&str, String)> = Vec::new();
     for (key, word) in FACTS {
         let Some(value) = detail(key) else { continue };
-        let beside = match key {
+        let value = match key {
             "instance" => ["instanceType", "zone", "capacityType"]
                 .iter()
                 .filter_map(|key| detail(key))
-                .fold(String::new(), |text, one| format!("{text}, {one}")),
-            "price" => " an hour, when it was planned".to_owned(),
-            _ => String::new(),
+                .fold(value.to_owned(), |text, one| format!("{text}, {one}")),
+            "price" => {
+                let of = detail("instance_type").map(|of| format!(" for {of}")).unwrap_or_default();
+                format!("{value} {} an hour{of}, the cheapest then", detail("currency").unwrap_or(USD))
+            }
+            "launchedPrice" => {
+                let of = ["instanceType", "capacityType"].iter().filter_map(|key| detail(key));
+                let of: Vec<&str> = of.collect();
+                format!("{value} {} an hour for {}", detail("currency").unwrap_or(USD), of.join(", "))
+            }
+            "instance_types" => format!("{value}: {}", choice(detail("capacity_type"))),
+            EXHAUSTED => exhausted(own().filter_map(|record| record.details.get(EXHAUSTED))),
+            _ => value.to_owned(),
         };
-        told.push((word, format!("{value}{beside}")));
+        told.push((word, value));
     }
     if told.is_empty() {
         return String::new();
@@ -77,28 +94,65 @@ fn facts(records: &[Story], kind: &str, name: &str) -> String {
     text
 }
 
-/// The records, with the number of those that are told with each: marks that come and go say the same again.
-fn lines(records: &[Story]) -> Vec<(&Story, usize)> {
-    let mut found: Vec<(&Story, usize)> = Vec::new();
+/// Which of a claim's types EC2 gives.
+fn choice(capacity_type: Option<&str>) -> &'static str {
+    match capacity_type {
+        Some("spot") => "of these EC2 chooses by price and spare capacity",
+        _ => "the first, the cheapest, that EC2 has",
+    }
+}
+
+/// What EC2 didn't have, each once.
+fn exhausted<'a>(told: impl Iterator<Item = &'a String>) -> String {
+    let mut named: Vec<&str> = Vec::new();
+    for name in told.flat_map(|told| told.split(", ")) {
+        if !named.contains(&name) {
+            named.push(name);
+        }
+    }
+    named.join(", ")
+}
+
+/// The records, each with the later ones that say the same: marks that come and go, refusals that are told again.
+fn lines(records: &[Story]) -> Vec<(&Story, Vec<&Story>)> {
+    let mut found: Vec<(&Story, Vec<&Story>)> = Vec::new();
     let mut said: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for record in records {
         let same = (record.name.as_str(), record.message.as_str());
         match said.get(&same).and_then(|at| found.get_mut(*at)) {
-            Some((_, times)) => *times += 1,
+            Some((_, again)) => again.push(record),
             None => {
                 said.insert(same, found.len());
-                found.push((record, 1));
+                found.push((record, Vec::new()));
             }
         }
     }
     found
 }
 
-fn line(record: &Story, times: usize, several: bool) -> String {
+fn second(at: &str) -> String {
+    at.split_once('.').map_or_else(|| at.to_owned(), |(second, _)| format!("{second}Z"))
+}
+
+/// How often it was told, when last, and whether it holds.
+fn repeated(record: &Story, again: &[&Story]) -> String {
+    let last = again.last().copied().unwrap_or(record);
+    let mut told = Vec::new();
+    if !again.is_empty() {
+        told.push(format!("{} times, last at {}", again.len().saturating_add(1), second(&last.at)));
+    }
+    match last.holds {
+        Some(true) => told.push("still so".to_owned()),
+        Some(false) => told.push("no longer so".to_owned()),
+        None => {}
+    }
+    if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
+}
+
+fn line(record: &Story, again: &[&Story], several: bool) -> String {
     let Story { at, name, decision, message, details, .. } = record;
-    let second = at.split_once('.').map_or_else(|| at.clone(), |(second, _)| format!("{second}Z"));
+    let (second, again) = (second(at), repeated(record, again));
     let of = if several { format!("{name}: ") } else { String::new() };
-    let again = if times > 1 { format!(" ({times} times)") } else { String::new() };
     let mut text = format!("{second}  {decision:<WIDTH$}  {of}{message}{again}\n");
     if let Some(budget) = details.get(BUDGET) {
         text += &format!("{:22}{:WIDTH$}  {BUDGET}: {budget}\n", "", "");
@@ -120,6 +174,7 @@ mod tests {
             by: "disruption".to_owned(),
             details: details.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
             evidence: BTreeMap::from([("snapshot".to_owned(), 1)]),
+            holds: None,
         }
     }
 
@@ -130,7 +185,24 @@ mod tests {
                 "00:01",
                 "Planned",
                 "planned it",
-                &[("pods", "a/web-1"), ("price", "0.384"), ("pool", "default")],
+                &[
+                    ("pods", "a/web-1"),
+                    ("price", "0.384"),
+                    ("pool", "default"),
+                    ("instance_type", "m5.xlarge"),
+                    ("instance_types", "m5.xlarge, m5.large"),
+                    ("exhausted", "m4.large on-demand in us-east-1a"),
+                ],
+            ),
+            record(
+                "00:02",
+                "Launched",
+                "launched it",
+                &[
+                    ("exhausted", "m4.large on-demand in us-east-1a, m5.xlarge on-demand in us-east-1a"),
+                    ("capacityType", "on-demand"),
+                    ("launchedPrice", "0.096"),
+                ],
             ),
             record(
                 "00:25.1",
@@ -150,10 +222,31 @@ mod tests {
                 "04:00",
                 "Disrupting",
                 "it drains when `default-mcjem` is ready",
-                &[("budget", "2 nodes at a time, 0 going before it"), ("replacements", "default-mcjem")],
+                &[
+                    ("budget", "allows 2 nodes at a time; before it, 0 were being disrupted or not ready"),
+                    ("replacements", "default-mcjem"),
+                ],
             ),
         ]);
         insta::assert_snapshot!(told);
+    }
+
+    #[test]
+    fn a_refusal_that_is_told_again_says_when_last_and_whether_it_holds() {
+        let check = |times: &[&str], holds: Option<bool>, expected: &str| {
+            let refused = |at: &&str| Story { holds: Some(false), ..record(at, "Refused", "no", &[]) };
+            let mut records: Vec<Story> = times.iter().map(refused).collect();
+            records.last_mut().unwrap().holds = holds;
+            assert_eq!(story(&records), expected);
+        };
+        let first = "2026-01-01T00:01:00Z  Refused         no";
+        check(&["01:00"], None, &format!("{first}\n"));
+        check(&["01:00"], Some(true), &format!("{first} (still so)\n"));
+        check(
+            &["01:00", "02:00.5", "03:00.5"],
+            Some(false),
+            &format!("{first} (3 times, last at 2026-01-01T00:03:00Z, no longer so)\n"),
+        );
     }
 
     #[test]

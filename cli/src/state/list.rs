@@ -6,9 +6,10 @@ use tenon_domain::boot::BootRecord;
 use tenon_domain::class_status::{ConditionReason, ConditionStatus, ConditionType};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{ClusterName, Region};
+use tenon_domain::journal::SubjectKind;
 use tenon_domain::pool_status::PoolConditionType;
 use tenon_domain::registry::{FeatureGate, Registry};
-use tenon_domain::report::Shown;
+use tenon_domain::report::{CLASS_IN_USE, Shown};
 use tenon_domain::unavailable::{Mark, MarkState};
 use tenon_domain::wake::FunctionName;
 use tenon_snapshot::snapshot;
@@ -166,7 +167,8 @@ async fn images<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, 
     Ok(images)
 }
 
-/// EC2NodeClasses, as they resolved. One that can't be read any more isn't ready, as Kubernetes shows it.
+/// EC2NodeClasses, as they resolved. One that can't be read any more isn't ready, as Kubernetes shows it. Nor is one that
+/// is being deleted: nothing is launched from it.
 async fn classes<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, ListError> {
     let Some(cluster) = scope.cluster else { return Ok(Vec::new()) };
     let mut classes = by_prefix(table, Some(keys::cluster_pk(cluster)), keys::NODE_CLASS).await?;
@@ -175,20 +177,32 @@ async fn classes<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>,
     let told = table.get(&key, Consistency::Eventual).await?;
     let told = told.and_then(|item| from_item::<ToldFindings>(&key, &item).ok());
     let findings = told.map(|told| told.findings).unwrap_or_default();
-    for finding in findings.iter().filter(|finding| finding.shown == Shown::Invalid) {
-        let invalid = |class: &&mut Json| {
+    for finding in &findings {
+        let named = |class: &&mut Json| {
             class.get("name").and_then(Json::as_str).is_some_and(|name| finding.names.contains(name))
         };
-        classes.iter_mut().filter(invalid).for_each(|class| show_invalid(class, finding));
+        let shown = not_ready_by(finding);
+        classes.iter_mut().filter(named).for_each(|class| show_not_ready(class, shown, finding));
     }
     Ok(classes)
 }
 
-fn show_invalid(class: &mut Json, finding: &ToldFinding) {
-    let shown = [ConditionType::ValidationSucceeded, ConditionType::Ready].map(ConditionType::as_str);
+/// The conditions of an EC2NodeClass that are False by a finding about it.
+fn not_ready_by(finding: &ToldFinding) -> &'static [ConditionType] {
+    if finding.shown == Shown::Invalid {
+        &[ConditionType::ValidationSucceeded, ConditionType::Ready]
+    } else if finding.kind == SubjectKind::Class && finding.reason == CLASS_IN_USE {
+        &[ConditionType::Ready]
+    } else {
+        &[]
+    }
+}
+
+fn show_not_ready(class: &mut Json, shown: &[ConditionType], finding: &ToldFinding) {
+    let is_shown = |named: &str| shown.iter().any(|condition| condition.as_str() == named);
     let conditions = class.get_mut("conditions").and_then(Json::as_array_mut);
     for condition in conditions.into_iter().flatten().filter_map(Json::as_object_mut) {
-        if condition.get("type").and_then(Json::as_str).is_some_and(|named| shown.contains(&named)) {
+        if condition.get("type").and_then(Json::as_str).is_some_and(is_shown) {
             condition.insert("status".to_owned(), json!(ConditionStatus::False.as_str()));
             condition.insert("reason".to_owned(), json!(finding.reason));
             condition.insert("message".to_owned(), json!(finding.message));
@@ -241,7 +255,7 @@ async fn events<T: Table>(table: &T, scope: ListScope<'_>) -> Result<Vec<Json>, 
 mod tests {
     use std::collections::BTreeSet;
 
-    use tenon_domain::journal::{Decision, SubjectKind};
+    use tenon_domain::journal::Decision;
 
     use super::*;
 
@@ -258,14 +272,22 @@ mod tests {
             shown: Shown::Invalid,
             since: at,
             told_at: at,
+            next_try: None,
         };
         let condition = |name: &str, status: &str| json!({ "type": name, "status": status });
         let mut class = json!({ "conditions": [condition("AMIsReady", "True"), condition("Ready", "True")] });
-        show_invalid(&mut class, &finding);
+        show_not_ready(&mut class, not_ready_by(&finding), &finding);
         let ready = json!({
             "type": "Ready", "status": "False", "reason": "Unreadable", "message": "ignoring it",
             "since": "1970-01-01T00:00:00Z"
         });
         assert_eq!(class["conditions"], json!([condition("AMIsReady", "True"), ready]));
+        let ending = ToldFinding { reason: CLASS_IN_USE.to_owned(), shown: Shown::Event, ..finding };
+        let healthy = [condition("ValidationSucceeded", "True"), condition("Ready", "True")];
+        let mut class = json!({ "conditions": healthy });
+        show_not_ready(&mut class, not_ready_by(&ending), &ending);
+        assert_eq!(class["conditions"][0], condition("ValidationSucceeded", "True"));
+        assert_eq!(class["conditions"][1]["status"], "False");
+        assert_eq!(class["conditions"][1]["reason"], "WaitingOnNodeClaimTermination");
     }
 }

@@ -8,6 +8,7 @@ mod clear;
 mod json;
 mod kind;
 mod list;
+mod node_disruption;
 mod nodes;
 mod story;
 

@@ -1,29 +1,29 @@
 //! The Nodes of the agent's last report, with what their claims and the functions say of them.
 //!
-//! Decides a Node's price, its use, and the one thing about its disruption that an operator asks first: what takes it away,
-//! what would, or what keeps it.
+//! Decides a Node's price and its use. `node_disruption` has the words about its disruption.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::{Pod, Readiness};
-use tenon_domain::claim::{Claim, ClaimPhase};
+use tenon_domain::claim::Claim;
 use tenon_domain::labels;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::snapshot::Snapshot;
-use tenon_domain::wake::FunctionName;
 use tenon_snapshot::snapshot::{self, ChunkCache};
-use tenon_table::items::{ToldFindings, from_item, keys};
+use tenon_table::items::{from_item, keys};
 use tenon_table::{Consistency, Key, SkRange, Table, limits};
 
 use super::json;
 use super::list::{ListError, ListScope, query};
+use super::node_disruption::DisruptionFacts;
 
-/// The claims and findings beside a snapshot, and the items of its instance types.
+/// The claims beside a snapshot, what is said of their disruption, and the items of its instance types.
+#[derive(Default)]
 struct Beside {
     claims: BTreeMap<String, Claim>,
-    told: BTreeMap<String, String>,
+    disruption: DisruptionFacts,
     types: BTreeMap<String, Map<String, Json>>,
 }
 
@@ -40,20 +40,12 @@ pub(super) async fn nodes<T: Table>(table: &T, scope: ListScope<'_>) -> Result<V
 }
 
 async fn beside<T: Table>(table: &T, scope: ListScope<'_>, found: &Snapshot) -> Result<Beside, ListError> {
-    let Some(cluster) = scope.cluster else {
-        return Ok(Beside { claims: BTreeMap::new(), told: BTreeMap::new(), types: BTreeMap::new() });
-    };
+    let Some(cluster) = scope.cluster else { return Ok(Beside::default()) };
     let prefix = SkRange::Prefix(keys::NODE_CLAIM.to_owned());
     let items = query(table, keys::cluster_pk(cluster), prefix).await?;
     let claims = items.iter().filter_map(|(key, item)| from_item::<Claim>(key, item).ok());
     let claims = claims.filter_map(|claim| Some((claim.state.instance()?.id.to_string(), claim)));
-    let key = keys::told(cluster, FunctionName::Disruption);
-    let findings = table.get(&key, Consistency::Eventual).await?;
-    let findings = findings.and_then(|item| from_item::<ToldFindings>(&key, &item).ok());
-    let findings = findings.into_iter().flat_map(|told| told.findings);
-    let told = findings.flat_map(|finding| {
-        finding.names.clone().into_iter().map(move |name| (name, finding.reason.clone()))
-    });
+    let disruption = DisruptionFacts::read(table, cluster, (found.node_pools.as_slice(), scope.now)).await?;
     let names = found.nodes.iter().filter_map(|node| node.meta.labels.get(labels::INSTANCE_TYPE));
     let names = names.filter_map(|name| name.parse().ok());
     let keys: Vec<Key> = names.map(|name| keys::instance_type(scope.region, &name)).collect();
@@ -65,7 +57,7 @@ async fn beside<T: Table>(table: &T, scope: ListScope<'_>, found: &Snapshot) -> 
             types.extend(keys::name_of(&key, keys::TYPE).map(|name| (name.to_owned(), json::item(&item))));
         }
     }
-    Ok(Beside { claims: claims.collect(), told: told.collect(), types })
+    Ok(Beside { claims: claims.collect(), disruption, types })
 }
 
 fn node(node: &Node, pods: &[Pod], beside: &Beside) -> Json {
@@ -91,7 +83,8 @@ fn node(node: &Node, pods: &[Pod], beside: &Beside) -> Json {
             "cpu": percent(&used, &node.allocatable, &ResourceName::CPU),
             "memory": percent(&used, &node.allocatable, &ResourceName::MEMORY),
         },
-        "disruption": claim.map(|claim| disruption(claim, beside)),
+        "disruption": claim.map(|claim| beside.disruption.words(claim)),
+        "disruption_message": claim.and_then(|claim| beside.disruption.message(claim)),
         "capacity": resources(&node.capacity),
         "allocatable": resources(&node.allocatable),
         "taints": node.taints.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -115,23 +108,4 @@ fn price(node: &Node, beside: &Beside) -> Option<Json> {
         "spot" => item.get("spot_usd_per_hour")?.get(label(labels::ZONE)?).cloned(),
         _ => None,
     }
-}
-
-/// What takes the Node away, what would, or what keeps it.
-fn disruption(claim: &Claim, beside: &Beside) -> String {
-    let phase = claim.phase();
-    if phase > ClaimPhase::Initialized {
-        let why = claim.state.removal().map(|reason| format!(" ({})", reason.words()));
-        return format!("{phase}{}", why.unwrap_or_default());
-    }
-    let kept = beside.told.get(claim.name.as_str()).map(|reason| format!(", kept: {reason}"));
-    let could = match (&claim.drift, &claim.consolidatable) {
-        (Some(drift), _) => drift.reason.as_str(),
-        (None, Some(mark)) => match mark.pods {
-            Some(_) => "Underutilized",
-            None => "Empty",
-        },
-        (None, None) => return kept.map_or_else(|| "no".to_owned(), |kept| kept.replacen(", ", "", 1)),
-    };
-    format!("{could}{}", kept.unwrap_or_default())
 }

@@ -7,16 +7,18 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use tenon_domain::evidence::CatalogPart;
+use tenon_domain::wake::FunctionName;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_table::content_commit;
 use tenon_table::items::{
-    self, CatalogMeta, PartMeta, Refresh, Substitute, failed, keys, refresh, refresh_without_answer,
+    self, CatalogMeta, PartMeta, Refresh, Substitute, TypesClaim, failed, keys, refresh,
+    refresh_without_answer,
 };
-use tenon_table::{CommitError, Table, Write};
+use tenon_table::{CommitError, Expect, Table, Write, WriteCondition};
 
 use crate::observe::{catalog_error, meta};
 use crate::plan::{CatalogPlan, StandIn};
-use crate::types;
+use crate::types::{TypesPlan, TypesRight};
 
 /// How often a pass reads the pointers again after a lost race. EC2's answer stays valid, and there are as many other
 /// passes as parts.
@@ -110,13 +112,23 @@ fn refreshed(before: Option<&PartMeta>, after: PartMeta) -> Option<Refreshed> {
 }
 
 /// Writes the items for people one by one, at half the price of transactions, and slowly enough to avoid throttling
-/// in practice. After throttling, the next wake writes the remaining differences.
-pub(crate) async fn commit_types<P: Ports>(ports: &P, plan: &types::TypesPlan) -> Result<(), HandlerError> {
+/// in practice. After throttling, the claim ends by itself, and a later wake writes the remaining differences.
+pub(crate) async fn commit_types<P: Ports>(ports: &P, plan: &TypesPlan) -> Result<(), HandlerError> {
     let region = &ports.installation().region;
+    let claim = match plan.right {
+        TypesRight::Few => None,
+        TypesRight::Taken => return Ok(()),
+        TypesRight::Claims { before, claim } => {
+            if !write_claim(ports, claim, before).await? {
+                return Ok(());
+            }
+            Some(claim)
+        }
+    };
     let changed =
         plan.changed.iter().map(|record| items::set(keys::instance_type(region, &record.name), record));
     let gone = plan.gone.iter().map(|name| Write::Delete { key: keys::instance_type(region, name) });
-    let seen = items::set(keys::region_seen(region, tenon_domain::wake::FunctionName::Catalog), &plan.seen);
+    let seen = items::set(keys::region_seen(region, FunctionName::Catalog), &plan.seen);
     for write in changed.chain(gone).chain([seen]) {
         match ports.table().commit(&content_commit(Vec::new(), vec![write])).await {
             Ok(()) => {}
@@ -124,5 +136,23 @@ pub(crate) async fn commit_types<P: Ports>(ports: &P, plan: &types::TypesPlan) -
             Err(error) => return Err(HandlerError::Commit(error)),
         }
     }
+    if let Some(claim) = claim {
+        let ended = TypesClaim { revision: claim.revision.saturating_add(1), until: ports.now() };
+        write_claim(ports, ended, claim.revision).await?;
+    }
     Ok(())
+}
+
+/// Writes a claim, or its end; whether nobody else wrote it first.
+async fn write_claim<P: Ports>(ports: &P, claim: TypesClaim, before: u64) -> Result<bool, HandlerError> {
+    let key = keys::types_claim(&ports.installation().region);
+    let expect = if before == 0 { Expect::Absent } else { Expect::Revision(before) };
+    let condition = WriteCondition::Item { key: key.clone(), expect };
+    match ports.table().commit(&content_commit(vec![condition], vec![items::set(key, &claim)])).await {
+        Ok(()) => Ok(true),
+        Err(CommitError::LostRace { .. } | CommitError::Conflict { .. } | CommitError::Throttled { .. }) => {
+            Ok(false)
+        }
+        Err(error) => Err(HandlerError::Commit(error)),
+    }
 }

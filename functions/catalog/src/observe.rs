@@ -13,7 +13,9 @@ use tenon_ec2::{Ec2, Ec2Error, Pricing};
 use tenon_runtime::error::chain;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_table::items::packed::{self, each_part};
-use tenon_table::items::{self, CatalogCache, CatalogError, CatalogMeta, SeenRecord, TypeRecord, keys};
+use tenon_table::items::{
+    self, CatalogCache, CatalogError, CatalogMeta, SeenRecord, TypeRecord, TypesClaim, keys,
+};
 use tenon_table::{Consistency, Query, SkRange, Table, query_all};
 
 use crate::plan::{CatalogInput, Shipped, in_turn};
@@ -155,6 +157,11 @@ pub(crate) async fn observe_types<P: Ports>(
     if lacks(CatalogPart::InstanceTypes) || lacks(CatalogPart::Offerings) {
         return Ok(None);
     }
+    // Before the items: a run that ends in between has raised the claim's revision.
+    let claim_key = keys::types_claim(region);
+    let read = table.batch_get(std::slice::from_ref(&claim_key), Consistency::Strong).await?;
+    let claimed: Option<TypesClaim> =
+        read.get(&claim_key).map(|item| items::from_item(&claim_key, item)).transpose().map_err(form)?;
     let range = SkRange::Prefix(keys::TYPE.to_owned());
     let query = Query::new(keys::region_pk(region), range, Consistency::Eventual);
     let written = query_all(table, &query).await?;
@@ -165,6 +172,7 @@ pub(crate) async fn observe_types<P: Ports>(
         generations,
         currency: Currency::of_region(region),
         on_demand_of: borrowed_from(&meta, region),
+        claimed,
         written: records.into_iter().map(|record| (record.name.clone(), record)).collect(),
     }))
 }

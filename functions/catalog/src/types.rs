@@ -5,6 +5,8 @@
 //! pass doesn't find all of them changed again. Twice a day is enough, because these writes are the largest cost of
 //! spot prices. No function plans with these items, so they may lag, and the next wake writes the remaining
 //! differences.
+//!
+//! Invariant: of several runs at once, one writes more than [`FEW`] items.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +18,17 @@ use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::{InstanceType, Region};
 use tenon_domain::money::Currency;
 use tenon_domain::wake::FunctionName;
-use tenon_table::items::{Generations, SeenRecord, TypeRecord};
+use tenon_table::items::{Generations, SeenRecord, TypeRecord, TypesClaim};
 
 /// How often the next share of types may be written for spot prices alone.
 pub const SHARE_EVERY: SignedDuration = SignedDuration::from_hours(1);
 /// How many shares the types have: each has its turn every twelve hours.
 const SHARES: i64 = 12;
+
+/// The most items that are written without a claim: more than a share has, and few enough to be written twice.
+pub const FEW: usize = 150;
+/// How long a claim holds: a run of the function ends before (`Timeout` in template.yaml).
+pub const CLAIMED_FOR: SignedDuration = SignedDuration::from_secs(60);
 
 /// The observations.
 #[derive(Debug, Clone, Default)]
@@ -36,13 +43,33 @@ pub struct TypesInput {
     pub currency: Currency,
     /// The region of the on-demand prices, if it is another one.
     pub on_demand_of: Option<Region>,
+    /// The last claim, read before the items.
+    pub claimed: Option<TypesClaim>,
     /// The items as they are.
     pub written: BTreeMap<InstanceType, TypeRecord>,
+}
+
+/// Whether the run may write the items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TypesRight {
+    /// They are few.
+    Few,
+    /// It claims them first, if the last claim still has this revision; 0 without one.
+    Claims {
+        /// The last claim's revision.
+        before: u64,
+        /// Its own.
+        claim: TypesClaim,
+    },
+    /// Another run writes them. The next wake writes what remains.
+    Taken,
 }
 
 /// The writes, and their input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypesPlan {
+    /// Whether it may be written.
+    pub right: TypesRight,
     /// Items that changed.
     pub changed: Vec<TypeRecord>,
     /// Types that the region doesn't have any longer.
@@ -71,13 +98,15 @@ pub fn due(generations: &BTreeMap<CatalogPart, u64>, seen: Option<&SeenRecord>, 
 #[must_use]
 pub fn plan(input: &TypesInput) -> TypesPlan {
     let records = records(input);
-    let gone = input.written.keys().filter(|name| !records.contains_key(*name)).cloned().collect();
+    let gone: Vec<InstanceType> =
+        input.written.keys().filter(|name| !records.contains_key(*name)).cloned().collect();
     let differs = |record: &TypeRecord| {
         input.written.get(&record.name).is_none_or(|written| differs(written, record, input.now))
     };
-    let changed = records.into_iter().filter(|(_, record)| differs(record));
+    let changed: Vec<TypeRecord> = records.into_values().filter(differs).collect();
     TypesPlan {
-        changed: changed.map(|(_, record)| record).collect(),
+        right: right(changed.len().saturating_add(gone.len()), input.claimed, input.now),
+        changed,
         gone,
         seen: SeenRecord {
             function: FunctionName::Catalog,
@@ -88,7 +117,20 @@ pub fn plan(input: &TypesInput) -> TypesPlan {
             refusals: None,
             told_at: None,
             offerings: Vec::new(),
+            offerings_at: None,
         },
+    }
+}
+
+fn right(items: usize, claimed: Option<TypesClaim>, now: Timestamp) -> TypesRight {
+    let before = claimed.map_or(0, |claim| claim.revision);
+    let until = now.saturating_add(CLAIMED_FOR).unwrap_or(now);
+    match claimed {
+        _ if items <= FEW => TypesRight::Few,
+        Some(claim) if now < claim.until => TypesRight::Taken,
+        Some(_) | None => {
+            TypesRight::Claims { before, claim: TypesClaim { revision: before.saturating_add(1), until } }
+        }
     }
 }
 
@@ -168,6 +210,7 @@ mod tests {
             refusals: None,
             told_at: None,
             offerings: Vec::new(),
+            offerings_at: None,
         });
         assert_eq!(due(&now, seen.as_ref(), at(hours)), expected, "{now:?} {before:?} {hours}");
     }

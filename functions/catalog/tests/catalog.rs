@@ -14,7 +14,7 @@ use tenon_memory_table::Throughput;
 use tenon_memory_table::block_on;
 use tenon_runtime::{Handler, HandlerError, WakeScope};
 use tenon_table::content_commit;
-use tenon_table::items::{self, CatalogCache, CatalogMeta, TypeRecord, keys, read_parts};
+use tenon_table::items::{self, CatalogCache, CatalogMeta, TypeRecord, TypesClaim, keys, read_parts};
 use tenon_table::{Table, Write};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen};
 
@@ -247,4 +247,24 @@ fn the_whole_region_converges_under_a_bounded_table() {
     running.wake(&[WakeCause::Sweep]).unwrap();
     let writes: u64 = running.world.table.meter().operations.values().map(|usage| usage.write_units).sum();
     assert_eq!(writes, 0, "an unchanged world writes nothing");
+}
+
+/// The first schedules after an installation invoke several runs at once.
+#[test]
+fn of_several_runs_at_once_one_writes_the_types() {
+    let running = running(&WorldConfig { types: Vec::new(), ..WorldConfig::default() });
+    let now = running.world.clock.now();
+    let key = keys::types_claim(&running.world.installation.region);
+    let other = TypesClaim { revision: 7, until: now + SignedDuration::from_secs(60) };
+    let write = items::set(key.clone(), &other);
+    block_on(running.world.table.commit(&content_commit(Vec::new(), vec![write]))).unwrap();
+    running.wake(&[WakeCause::Sweep]).unwrap();
+    assert_eq!(running.types(), 0, "another run writes them");
+    // It died: its claim ends, and the next wake writes what it left.
+    running.world.clock.advance(SignedDuration::from_secs(60));
+    running.wake(&[WakeCause::Sweep]).unwrap();
+    let all = usize::try_from(running.meta().parts[&CatalogPart::InstanceTypes].count).unwrap();
+    assert_eq!(running.types(), all);
+    let ended: TypesClaim = items::from_item(&key, &running.world.table.peek(&key).unwrap()).unwrap();
+    assert_eq!((ended.revision, ended.until), (9, running.world.clock.now()));
 }

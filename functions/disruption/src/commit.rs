@@ -14,10 +14,12 @@ use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{ClaimName, ClusterName, CommandId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::money::{Currency, UsdPerHour};
+use tenon_domain::report::counted;
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{LaunchInput, write_launch};
 use tenon_planning::disruption::{
-    Adoption, Advance, Allowance, CommandStep, ConsolidatableMark, DriftMark, NewCommand, UndoCause,
+    Adoption, Advance, Allowance, CommandStep, ConsolidatableMark, DriftMark, NewCommand, RefusalReason,
+    UndoCause,
 };
 use tenon_runtime::HandlerError;
 use tenon_snapshot::NodeAction;
@@ -25,7 +27,7 @@ use tenon_state::action::{Registration, asked};
 use tenon_state::step::Change;
 use tenon_state::view::ClusterView;
 use tenon_table::Expect;
-use tenon_table::items::{keys, set, set_expiring};
+use tenon_table::items::{DecisionCounter, keys, set, set_expiring};
 
 use crate::plan::PlannedDisruption;
 
@@ -76,7 +78,7 @@ impl<'a> DisruptionContext<'a> {
         let state = if new.drains_at_once() {
             CommandState::Draining { since: now }
         } else {
-            CommandState::Replacing { since: now, attempts: 0, not_before: now }
+            CommandState::Replacing { since: now, attempts: 0, not_before: now, unplanned: new.unplanned }
         };
         let command = Command {
             id: new.id.clone(),
@@ -127,7 +129,7 @@ impl<'a> DisruptionContext<'a> {
                     self.drain(&mut decided, name, (command.reason, why.as_str()), None)?;
                 }
             }
-            CommandStep::Replace { failed, plan, attempts, not_before } => {
+            CommandStep::Replace { failed, plan, attempts, not_before, unplanned } => {
                 if !self.launches(&mut decided, &command.id) {
                     return Ok(None);
                 }
@@ -135,14 +137,19 @@ impl<'a> DisruptionContext<'a> {
                     CommandState::Replacing { since, .. } | CommandState::Draining { since } => since,
                     CommandState::Done { at } => at,
                 };
-                next.state = CommandState::Replacing { since, attempts: *attempts, not_before: *not_before };
+                let (attempts, not_before, unplanned) = (*attempts, *not_before, *unplanned);
+                next.state = CommandState::Replacing { since, attempts, not_before, unplanned };
                 next.replacements.retain(|name| !failed.contains(name));
                 next.replacements.extend(plan.claims.iter().map(|claim| claim.name.clone()));
             }
             CommandStep::Undo { candidates, cause } => {
                 next.state = CommandState::Done { at: now };
                 for name in candidates {
-                    self.keep(&mut decided, name, (command.reason, *cause))?;
+                    self.keep(&mut decided, name, (command.reason, cause))?;
+                }
+                // Only what failed makes its candidates wait longer.
+                if matches!(cause, UndoCause::Paused { .. }) {
+                    next.candidates.clear();
                 }
             }
             CommandStep::Finish => next.state = CommandState::Done { at: now },
@@ -178,7 +185,7 @@ impl<'a> DisruptionContext<'a> {
                 return self.record(claim, Decision::Drifted, message);
             };
             let reason = drift.reason.as_str();
-            let message = format!("NodeClaim `{name}` drifted ({reason}): {}", drift.words());
+            let message = format!("NodeClaim `{name}` drifted ({reason}): {}", drift.words(claim));
             let record = self.record(claim, Decision::Drifted, message);
             record.detail("reason", reason).detail("from", &drift.from).detail("to", &drift.to)
         })
@@ -216,7 +223,7 @@ impl<'a> DisruptionContext<'a> {
         set(&mut claim);
         let mut decided =
             DecidedChange { change: Change::step(self.cluster, before.revision, &claim), ..self.nothing() };
-        decided.change.record(&record(&claim), claim.revision);
+        decided.change.record(&record(&claim), DecisionCounter::Subject(claim.revision));
         Some(decided)
     }
 
@@ -260,6 +267,11 @@ impl<'a> DisruptionContext<'a> {
             command.reason.words(),
             replacements.join("`, `")
         );
+        if new.unplanned > 0 {
+            let pods = counted(new.unplanned, "more pod", "more pods");
+            message
+                .push_str(&format!(", and those for {pods}, which are planned once EC2 has capacity again"));
+        }
         if let Some(saves) = new.saves {
             message.push_str(&format!(", which saves {}", self.price(saves)));
         }
@@ -278,7 +290,7 @@ impl<'a> DisruptionContext<'a> {
         &self,
         decided: &mut DecidedChange<'_>,
         name: &ClaimName,
-        (reason, cause): (RemovalReason, UndoCause),
+        (reason, cause): (RemovalReason, &UndoCause),
     ) -> Result<(), HandlerError> {
         let Some(before) = self.view.claims.get(name) else { return Ok(()) };
         let (Some(instance), Some(node)) = (before.state.instance(), before.state.node()) else {
@@ -288,21 +300,33 @@ impl<'a> DisruptionContext<'a> {
             ClaimState::Initialized { instance: instance.clone(), node: node.clone(), at: self.now() };
         let mut claim = before.stepped(state).map_err(|error| HandlerError::Internal(error.to_string()))?;
         // Its mark would make this command count for a drift that comes back before the next look.
-        if cause == UndoCause::NoLongerDrifted {
+        if *cause == UndoCause::NoLongerDrifted {
             claim.drift = None;
         }
+        let rested = match cause {
+            UndoCause::Paused { .. } => None,
+            UndoCause::ReplacementFailed
+            | UndoCause::NoRoom
+            | UndoCause::Held { .. }
+            | UndoCause::NotReplaced { .. }
+            | UndoCause::NoLongerDrifted => claim.consolidatable.as_mut(),
+        };
         let mut rests = String::new();
-        if let (RemovalReason::Underutilized, Some(mark)) = (reason, claim.consolidatable.as_mut()) {
+        if let (RemovalReason::Underutilized, Some(mark)) = (reason, rested) {
             mark.since = self.now().saturating_add(UNDONE_FOR).unwrap_or_else(|_| self.now());
-            rests = format!(": it rests until `{}`, unless its pods change", mark.since);
+            rests = format!(": it rests until `{:.0}`, unless its pods change", mark.since);
         }
         let why = match cause {
             UndoCause::ReplacementFailed => "its replacement failed".to_owned(),
             UndoCause::NoRoom => "its pods have no room elsewhere any longer".to_owned(),
+            UndoCause::Held { by } => by.to_string(),
             UndoCause::NotReplaced { again } => {
-                format!("its replacement failed and no other could be had; next try at `{again}`")
+                format!("its replacement failed and no other could be had; next try at `{again:.0}`")
             }
             UndoCause::NoLongerDrifted => "it is no longer drifted".to_owned(),
+            UndoCause::Paused { pool, by } => {
+                RefusalReason::Paused { pool: pool.clone(), by: *by }.to_string()
+            }
         };
         let record = self.record(&claim, Decision::Kept, format!("keeping NodeClaim `{name}`: {why}{rests}"));
         self.step(decided, before, &claim, &record)
@@ -352,7 +376,7 @@ impl<'a> DisruptionContext<'a> {
             decided.change.action(&action)?;
             decided.actions += 1;
         }
-        decided.change.record(record, claim.revision);
+        decided.change.record(record, DecisionCounter::Subject(claim.revision));
         Ok(())
     }
 
@@ -390,10 +414,8 @@ fn consolidatable_words(claim: &Claim, mark: &ConsolidatableMark) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tenon_domain::id::{LaunchId, NodeClassName, NodePoolName};
-    use tenon_planning::disruption::RefusalReason;
-
     use super::*;
+    use tenon_domain::id::{LaunchId, NodeClassName, NodePoolName};
 
     #[test]
     fn a_mark_and_its_end_say_what_is_true() {

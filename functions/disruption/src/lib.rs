@@ -25,7 +25,7 @@ use tenon_state::commit::{CommitOutcome, commit};
 use tenon_state::heads::Watch;
 use tenon_state::observe::{Caches, ClusterObservation, observe};
 use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, changed, run};
-use tenon_state::view::{Want, Wants};
+use tenon_state::view::{ClusterView, Want, Wants};
 use tenon_table::{CommitError, Consistency, Key, Table, WriteGroup, limits};
 
 use commit::{DecidedChange, DisruptionContext};
@@ -81,8 +81,8 @@ struct DisruptionDone {
     wake_at: Option<Timestamp>,
     /// The times of a look at new prices and at the next expired node, by the last plan.
     swept_at: [Option<Timestamp>; 2],
-    /// The offerings of the cluster's instances, by the last plan.
-    offerings: Vec<HeldOffering>,
+    /// The offerings of the cluster's instances, by the last look if it could plan.
+    offerings: Option<Vec<HeldOffering>>,
     /// Whether the last look wrote nothing.
     idle: bool,
 }
@@ -121,11 +121,11 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
     ) -> Result<AfterCommit, HandlerError> {
         let before = done.commits;
         done.wake_at = None;
-        done.offerings.clear();
+        done.offerings = None;
         if let (Some(planned), Ok(registry)) = (planned, &observed.view.registry) {
             done.wake_at = planned.plan.wake_at;
             done.swept_at = [planned.reprice_at, planned.plan.next_expiry];
-            done.offerings.clone_from(&planned.offerings);
+            done.offerings = Some(planned.offerings.clone());
             let (view, cluster) = (&observed.view, self.cluster);
             let launch = planned.launch_input(registry, &self.ports.installation().region, view);
             let actions = read_actions(self.ports, cluster, &planned.plan, observed).await?;
@@ -149,6 +149,7 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
     }
 
     fn end(&self, observed: ClusterObservation, done: &DisruptionDone) -> End {
+        let (offerings, offerings_at) = offerings(&observed.view, done.offerings.as_deref());
         let seen = SeenOf {
             generations: observed.view.generations.clone(),
             // The first sweep after it is soon enough for prices and expiry.
@@ -156,12 +157,25 @@ impl<'a, P: Ports> Pass for DisruptionPass<'a, P> {
             due: None,
             before: observed.view.seen.clone(),
             waits: Waits::LookAgain,
-            offerings: done.offerings.clone(),
+            offerings,
+            offerings_at,
         };
         if done.idle {
             self.caches.keep(self.cluster, observed.view);
         }
         End { seen: Some(seen), wake_at: done.wake_at }
+    }
+}
+
+/// The offerings of the cluster's instances, and since when they are known so. A look that couldn't plan, as of a halted
+/// cluster, keeps those of the last one that could.
+fn offerings(view: &ClusterView, planned: Option<&[HeldOffering]>) -> (Vec<HeldOffering>, Option<Timestamp>) {
+    match (planned, &view.seen) {
+        (Some(known), _) => (known.to_vec(), None),
+        (None, Some(before)) if !view.claims.is_empty() && !before.offerings.is_empty() => {
+            (before.offerings.clone(), Some(before.offerings_known_at()))
+        }
+        (None, Some(_) | None) => (Vec::new(), None),
     }
 }
 

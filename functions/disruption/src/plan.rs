@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use tenon_domain::api::NodeClaimObject;
 use tenon_domain::api::NodePool;
 use tenon_domain::api::node_pool::ConsolidationPolicy;
 use tenon_domain::api::pod::DoNotDisrupt;
@@ -18,8 +19,10 @@ use tenon_domain::command::{Command, CommandState};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, ClusterName, CommandId, NodeClassName, NodePoolName, Region};
 use tenon_domain::journal::{Subject, SubjectKind};
+use tenon_domain::karpenter;
 use tenon_domain::labels;
 use tenon_domain::launch::LaunchCause;
+use tenon_domain::money::Currency;
 use tenon_domain::registry::{FeatureGate, GateName, Registry};
 use tenon_domain::report::{self, ALL_POOLS, Finding, Shown};
 use tenon_domain::reservation::ReservedCapacity;
@@ -119,12 +122,16 @@ pub(crate) fn plan(
             return (None, told);
         }
     };
+    if let Some(waiting) = karpenter::waiting(&snapshot.pods) {
+        told.wait(&waiting);
+    }
     if view.claims.is_empty() {
         return (None, told);
     }
     let mut world = ObservedCluster::new(cluster, registry, view, snapshot);
     world.resolve(region, &observed.compiled);
-    let (plan, report) = disruption::plan(&input(&world, view, snapshot));
+    let currency = Currency::of_region(region);
+    let (plan, report) = disruption::plan(&input(&world, view, snapshot, currency));
     report.tell(&mut told);
     let terms = view.claims.values().filter_map(|claim| {
         let pool = snapshot.node_pools.iter().find(|pool| pool.name == claim.pool);
@@ -221,13 +228,25 @@ fn too_large(
 fn report_of(large: &BTreeMap<CommandId, (Vec<ClaimName>, usize)>) -> DisruptionReport {
     let refusals = large.values().flat_map(|(candidates, count)| {
         let reason = RefusalReason::TooManyReplacements { count: *count };
-        candidates.iter().map(move |claim| DisruptionRefusal { claim: claim.clone(), reason: reason.clone() })
+        candidates.iter().map(move |claim| DisruptionRefusal {
+            claim: claim.clone(),
+            reason: reason.clone(),
+            waits_for: None,
+        })
     });
     DisruptionReport { refusals: refusals.collect(), ..DisruptionReport::default() }
 }
 
 /// The input of disruption.
-fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -> DisruptionInput {
+fn input(
+    world: &ObservedCluster<'_>,
+    view: &ClusterView,
+    snapshot: &Snapshot,
+    currency: Currency,
+) -> DisruptionInput {
+    let objects: BTreeMap<&ClaimName, &NodeClaimObject> =
+        snapshot.node_claims.iter().map(|object| (&object.name, object)).collect();
+    let pod_left_at = |claim: &ClaimName| objects.get(claim).and_then(|object| object.last_pod_event);
     let claims = view.claims.values().map(|claim| ClaimView {
         claim: claim.clone(),
         facts: world.facts(claim),
@@ -244,12 +263,14 @@ fn input(world: &ObservedCluster<'_>, view: &ClusterView, snapshot: &Snapshot) -
                 Some(_) | None => DoNotDisrupt::No,
             },
             pods: world.bound_to(&node.name),
+            pod_left_at: pod_left_at(&claim.name),
         }),
     });
     DisruptionInput {
         now: view.now,
         paused: paused(view, snapshot),
         cluster_budget: view.registry.as_ref().ok().and_then(|of| of.settings.disruption_budget),
+        currency,
         spot_to_spot: view
             .registry
             .as_ref()
@@ -314,13 +335,15 @@ fn replaced_drift(view: &ClusterView) -> BTreeMap<CommandId, Drift> {
     drifted.filter_map(of).collect()
 }
 
-/// The pools whose voluntary disruption is paused: all, if the cluster's setting says so.
+/// The pools whose voluntary disruption is paused: all, if the cluster's setting says so, or if Karpenter runs, which pauses
+/// least.
 fn paused(view: &ClusterView, snapshot: &Snapshot) -> BTreeMap<NodePoolName, DisruptionPause> {
     let all = view.registry.as_ref().is_ok_and(is_paused);
+    let by_karpenter = karpenter::waiting(&snapshot.pods).map(|_| DisruptionPause::Karpenter);
     let pause = |pool: &NodePool| match (all, pool.is_paused()) {
         (true, _) => Some(DisruptionPause::Setting),
         (false, true) => Some(DisruptionPause::Annotation),
-        (false, false) => None,
+        (false, false) => by_karpenter,
     };
     snapshot.node_pools.iter().filter_map(|pool| Some((pool.name.clone(), pause(pool)?))).collect()
 }
@@ -355,6 +378,7 @@ fn class_view(status: &ClassStatus, view: &ClusterView, snapshot: &Snapshot) -> 
             .map(|image| image.id.clone())
             .collect(),
         hash: status.hash,
+        fields: spec.map(|class| class.spec_hash.fields()),
         security_groups: status.security_groups.iter().map(|group| group.id.clone()).collect(),
         subnets: status.subnets.iter().map(|subnet| subnet.id.clone()).collect(),
         reservations: right

@@ -201,6 +201,28 @@ fn a_pass_tells_the_offerings_of_the_clusters_instances() {
 }
 
 #[test]
+fn a_halted_cluster_keeps_the_offerings_of_its_last_plan() {
+    let cluster = cluster(2);
+    wake(&cluster);
+    let key = keys::seen(&cluster.name, FunctionName::Disruption);
+    let seen = || -> tenon_table::items::SeenRecord {
+        from_item(&key, &cluster.world.table.peek(&key).unwrap()).unwrap()
+    };
+    let planned = seen();
+    assert_eq!((planned.offerings.len(), planned.offerings_at), (1, None));
+    let halt = Halt { since: cluster.world.clock.now(), reason: "restored".to_owned() };
+    cluster.put(set(keys::halt(&cluster.name), &halt)).unwrap();
+    for _ in 0..2 {
+        cluster.world.clock.advance(SignedDuration::from_mins(1));
+        cluster.put(tenon_table::items::add_step(&cluster.name)).unwrap();
+        wake(&cluster);
+        let kept = seen();
+        assert!(kept.at > planned.at);
+        assert_eq!((kept.offerings, kept.offerings_at), (planned.offerings.clone(), Some(planned.at)));
+    }
+}
+
+#[test]
 fn an_unchanged_sweep_is_one_read_and_no_write() {
     let cluster = cluster(2);
     for _ in 0..3 {
@@ -260,6 +282,26 @@ fn set_voluntary_disruption(cluster: &Cluster, gate: FeatureGate) {
     let mut entry: Registry = from_item(&key, &cluster.world.table.peek(&key).unwrap()).unwrap();
     entry.settings.voluntary_disruption = gate;
     cluster.put(set(key, &entry)).unwrap();
+}
+
+#[test]
+fn a_pause_gives_back_a_node_that_waits_for_its_replacement() {
+    let cluster = cluster(1);
+    wake(&cluster);
+    assert_eq!(phases(&cluster, ClaimPhase::Disrupting).len(), 1);
+    set_voluntary_disruption(&cluster, FeatureGate::Disabled);
+    wake(&cluster);
+    let kept = phases(&cluster, ClaimPhase::Initialized).remove(0);
+    let told = actions(&cluster).into_iter().find(|action| action.claim == kept.name).unwrap();
+    assert_eq!(told.kind, ActionKind::Initialize);
+    let commands: Vec<Command> = cluster.all(keys::COMMAND).unwrap();
+    let found: Vec<_> = commands.iter().map(|one| (one.is_active(), one.candidates.len())).collect();
+    assert_eq!(found, [(false, 0)], "none of its candidates waits for a next try");
+    // Ready, its replacement moves no pod.
+    initialize(&cluster);
+    wake(&cluster);
+    assert!(phases(&cluster, ClaimPhase::Draining).is_empty());
+    assert_eq!(phases(&cluster, ClaimPhase::Initialized).len(), 2);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use tenon_runtime::{HandlerError, Ports};
-use tenon_table::items::{self, ImageSweep, Journal, JournalOf, keys};
+use tenon_table::items::{self, DecisionCounter, ImageSweep, Journal, JournalOf, keys};
 use tenon_table::{Commit, CommitError, Expect, Table, WriteCondition, content_commit};
 
 use crate::plan::{ImageChange, ImagesPlan};
@@ -52,7 +52,7 @@ fn one_commit<P: Ports>(ports: &P, changes: &[ImageChange]) -> Commit {
             None => items::set(key, &change.record),
         });
         if let Some(record) = &change.journal {
-            writes.extend(journal.writes(record, 0));
+            writes.extend(journal.writes(record, DecisionCounter::Subject(change.record.revision)));
         }
     }
     content_commit(conditions, writes)

@@ -4,9 +4,10 @@
 //! without it: it can't wait, and the other function knew as much.
 
 use tenon_domain::unavailable::Mark;
+use tenon_domain::wake::FunctionName;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_state::step::Change;
-use tenon_table::items::{keys, set};
+use tenon_table::items::{DecisionCounter, keys, set};
 use tenon_table::{Commit, CommitError, Expect, WriteCondition, commit_through_conflicts};
 
 use crate::plan::{InterruptionInput, InterruptionPlan};
@@ -45,8 +46,9 @@ fn build<P: Ports>(
 ) -> Result<Option<Commit>, HandlerError> {
     let mut change = match (&plan.claim, &plan.journal) {
         (Some(claim), _) => Change::step(&input.cluster, input.claim.revision, claim),
-        (None, Some(_)) => Change::of(&input.cluster),
-        (None, None) => return Ok(None),
+        (None, None) if mark.is_none() => return Ok(None),
+        // The mark of an instance that goes already is written alone.
+        (None, _) => Change::of(&input.cluster),
     };
     if let Some(action) = &plan.action {
         change.action(action)?;
@@ -56,7 +58,13 @@ fn build<P: Ports>(
         change.replace(before, set(keys::unavailable(&ports.installation().region, &mark.key), mark));
     }
     if let Some(record) = &plan.journal {
-        change.record(record, plan.claim.as_ref().unwrap_or(&input.claim).revision);
+        let told = keys::told(&input.cluster, FunctionName::Interruption);
+        let counter = match &plan.claim {
+            Some(claim) => DecisionCounter::Subject(claim.revision),
+            // Without a step, the claim's revision counts the decision before this one.
+            None => DecisionCounter::Item(&told, input.claim.revision),
+        };
+        change.record(record, counter);
     }
     Ok(Some(change.commit()))
 }

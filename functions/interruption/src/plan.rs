@@ -1,11 +1,12 @@
 //! The effect of an interruption on a claim.
 //!
-//! Decides from an [`InterruptionInput`] alone. A leaving claim is unchanged, so a second plan for the same warning is empty.
+//! Decides from an [`InterruptionInput`] alone. A drain that began for another reason ends when EC2 ends the instance. A
+//! second plan for the same warning is empty.
 
 use jiff::Timestamp;
 use tenon_domain::claim::{
     AnnouncementKind, Claim, ClaimPhase, ClaimState, InstanceAnnouncement, LaunchedInstance, RemovalReason,
-    forced_at, may_follow,
+    forced_at,
 };
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
@@ -70,50 +71,109 @@ pub struct Event {
     pub deadline: Option<Timestamp>,
 }
 
-/// Plans; `None` if the claim has another instance or is leaving, because EC2 may send an event twice.
+/// Plans; `None` if the claim has another instance, or the warning nothing new: EC2 may send an event twice.
 #[must_use]
 pub fn plan(input: &InterruptionInput) -> Option<InterruptionPlan> {
     let held = input.claim.state.instance().filter(|held| held.id == input.instance)?;
-    if !may_follow(input.claim.phase(), ClaimPhase::Draining) {
-        return None;
+    match input.claim.phase() {
+        ClaimPhase::Launched | ClaimPhase::Registered | ClaimPhase::Initialized | ClaimPhase::Disrupting => {
+            match announcement(input) {
+                Some(announced) => announce(input, held, announced),
+                None => begin(input, held),
+            }
+        }
+        ClaimPhase::Draining => hasten(input, held),
+        ClaimPhase::Drained | ClaimPhase::Terminating | ClaimPhase::Terminated => avoid(input),
+        ClaimPhase::Planned | ClaimPhase::LaunchFailed => None,
     }
-    if let Some(announced) = announcement(input) {
-        return announce(input, held, announced);
-    }
-    let (reason, deadline) = match input.kind {
-        InterruptionKind::Spot => (RemovalReason::SpotInterrupted, deadline(input)),
+}
+
+/// Why the claim leaves, and when EC2 ends its instance, where that is known; `None` for a recommendation.
+fn leaves(input: &InterruptionInput) -> Option<(RemovalReason, Option<Timestamp>)> {
+    match input.kind {
+        InterruptionKind::Spot => Some((RemovalReason::SpotInterrupted, deadline(input))),
         InterruptionKind::CapacityReservation => {
-            (RemovalReason::CapacityReservationInterrupted, deadline(input))
+            Some((RemovalReason::CapacityReservationInterrupted, deadline(input)))
         }
         InterruptionKind::ScheduledChange => {
-            (RemovalReason::ScheduledChange, input.deadline.filter(|at| input.now < *at))
+            Some((RemovalReason::ScheduledChange, input.deadline.filter(|at| input.now < *at)))
         }
-        InterruptionKind::Rebalance => return None,
-    };
+        InterruptionKind::Rebalance => None,
+    }
+}
+
+/// Begins the drain.
+fn begin(input: &InterruptionInput, held: &LaunchedInstance) -> Option<InterruptionPlan> {
+    let (reason, ends_at) = leaves(input)?;
     let node = input.claim.state.node().cloned();
     // Its own `terminationGracePeriod` bounds this drain, too.
-    let drained_by = input.claim.terms.map_or(deadline, |terms| terms.deadline(input.now, deadline));
+    let drained_by = input.claim.terms.map_or(ends_at, |terms| terms.deadline(input.now, ends_at));
     let (instance, at) = (held.clone(), input.now);
     let to = ClaimState::Draining { instance, node, reason, at, deadline: drained_by };
     let claim = input.claim.stepped(to).ok()?;
-    let instance = &held.id;
-    let why = match (input.kind, deadline) {
-        (InterruptionKind::ScheduledChange, Some(at)) => {
-            format!("AWS Health announced a change of instance `{instance}` at `{at}`")
-        }
-        (_, Some(at)) => format!("EC2 takes instance `{instance}` back at `{at}`"),
-        (_, None) => format!("AWS Health announced a change of instance `{instance}`"),
+    let message = drains(&claim, reason, &why(input, held, ends_at));
+    Some(drained(input, held, (claim, ends_at), message))
+}
+
+/// Ends a drain earlier that began for another reason, maybe long ago. It becomes the interruption's, so that its pods, too,
+/// stay until their replacements are ready. One that ends as early is left as it is.
+fn hasten(input: &InterruptionInput, held: &LaunchedInstance) -> Option<InterruptionPlan> {
+    if announcement(input).is_some() {
+        return None;
+    }
+    let ClaimState::Draining { reason: before, deadline: until, node, .. } = &input.claim.state else {
+        return None;
     };
-    let message = format!("draining NodeClaim `{}` ({}): {why}", claim.name, reason.words());
-    Some(InterruptionPlan {
+    let (reason, ends_at) = leaves(input)?;
+    let Some(end) = ends_at.filter(|end| until.is_none_or(|until| *end < until)) else { return avoid(input) };
+    let (instance, node) = (held.clone(), node.clone());
+    let state = ClaimState::Draining { instance, node, reason, at: input.now, deadline: Some(end) };
+    let revision = input.claim.revision.saturating_add(1);
+    let claim = Claim { state, revision, ..input.claim.clone() };
+    let ends = why(input, held, ends_at);
+    let why = format!("{ends}, so the drain that began before ({}) ends then", before.words());
+    let message = drains(&claim, reason, &why);
+    Some(drained(input, held, (claim, ends_at), message))
+}
+
+/// Marks the capacity of an instance that goes already. An event that comes again later tells of a time that is over.
+fn avoid(input: &InterruptionInput) -> Option<InterruptionPlan> {
+    deadline(input).filter(|end| input.now < *end)?;
+    Some(InterruptionPlan { mark: Some(mark(input)?), ..InterruptionPlan::default() })
+}
+
+/// The plan for a claim that drains now, and whose instance EC2 ends then.
+fn drained(
+    input: &InterruptionInput,
+    held: &LaunchedInstance,
+    (claim, ends_at): (Claim, Option<Timestamp>),
+    message: String,
+) -> InterruptionPlan {
+    let reason = claim.state.removal().map_or("", RemovalReason::as_str);
+    InterruptionPlan {
         // The previous action isn't read, which would cost another call: no action removes labels, annotations or
         // taints.
         action: asked(&claim, None, |_| Registration::default()),
         mark: mark(input),
-        journal: Some(record(input, held, Decision::Draining, message).detail("reason", reason.as_str())),
-        event: Some(event(input, held, reason.as_str(), deadline)),
+        journal: Some(record(input, held, Decision::Draining, message).detail("reason", reason)),
+        event: Some(event(input, held, reason, ends_at)),
         claim: Some(claim),
-    })
+    }
+}
+
+fn drains(claim: &Claim, reason: RemovalReason, why: &str) -> String {
+    format!("draining NodeClaim `{}` ({}): {why}", claim.name, reason.words())
+}
+
+fn why(input: &InterruptionInput, held: &LaunchedInstance, ends_at: Option<Timestamp>) -> String {
+    let instance = &held.id;
+    match (input.kind, ends_at) {
+        (InterruptionKind::ScheduledChange, Some(at)) => {
+            format!("AWS Health announced a change of instance `{instance}` at `{at:.0}`")
+        }
+        (_, Some(at)) => format!("EC2 takes instance `{instance}` back at `{at:.0}`"),
+        (_, None) => format!("AWS Health announced a change of instance `{instance}`"),
+    }
 }
 
 /// EC2's deadline; without one in the warning, the usual notice from now on.
@@ -145,11 +205,12 @@ fn announce(
     let message = match announced.starts_at {
         Some(at) => format!(
             "NodeClaim `{name}` is replaced within its NodePool's budgets, or drained a day before: AWS Health announced a \
-             change of instance `{instance}` at `{at}`"
+             change of instance `{instance}` at `{at:.0}`"
         ),
+        // Nothing is read here but the claim: the pool decides.
         None => format!(
-            "EC2 recommends to move the pods of NodeClaim `{name}` from instance `{instance}`, which it may take back: ignored \
-             unless annotation `{REBALANCE}` of NodePool `{}` is `ReplaceFirst` or `Drain`",
+            "EC2 recommends to move the pods of NodeClaim `{name}` from instance `{instance}`, which it may take back: \
+             NodePool `{}` decides by annotation `{REBALANCE}`; `ReplaceFirst` and `Drain` move them, without it they stay",
             claim.pool
         ),
     };

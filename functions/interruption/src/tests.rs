@@ -218,7 +218,7 @@ fn a_recommendation_is_told_once_and_drains_nothing() {
     assert_eq!(kind, Some(AnnouncementKind::RebalanceRecommendation));
     assert_eq!((journal(&world), action(&world, 0)), (1, None));
     let outcome = format!(
-        "ignored unless annotation `tenon.dev/rebalance-recommendation` of NodePool `{}` is `ReplaceFirst` or `Drain`",
+        "NodePool `{}` decides by annotation `tenon.dev/rebalance-recommendation`; `ReplaceFirst` and `Drain` move them",
         told.pool
     );
     assert!(world.table.dump().any(|(_, item)| format!("{item:?}").contains(&outcome)));
@@ -246,6 +246,100 @@ fn c076_a_hundred_at_once_and_what_already_leaves_stays() {
     assert_eq!((claim(&world, 100).phase(), claim(&world, 100).revision), (ClaimPhase::Terminating, 7));
     assert!(calls(&world) <= 3 * 101);
     assert_eq!(world.signals.take_events().len(), 100);
+}
+
+fn drains_already(n: usize, deadline: Option<i64>) -> ClaimState {
+    ClaimState::Draining {
+        instance: spot(n),
+        node: Some(node_name(n)),
+        reason: RemovalReason::Deleted,
+        at: EPOCH - SignedDuration::from_hours(1),
+        deadline: deadline.map(|seconds| EPOCH + SignedDuration::from_secs(seconds)),
+    }
+}
+
+#[test]
+fn a_warning_ends_a_drain_that_began_for_another_reason() {
+    let world = world([drains_already(0, None)]);
+    handle(&world, vec![instance_id(0)], InterruptionKind::Spot).unwrap();
+    assert_eq!(calls(&world), 3);
+    let deadline = EPOCH + SignedDuration::from_mins(2);
+    let after = claim(&world, 0);
+    assert_eq!(
+        after.state,
+        ClaimState::Draining {
+            instance: spot(0),
+            node: Some(node_name(0)),
+            reason: RemovalReason::SpotInterrupted,
+            at: EPOCH,
+            deadline: Some(deadline),
+        }
+    );
+    let action = action(&world, 0).unwrap();
+    assert_eq!((action.number, action.deadline), (8, Some(deadline)));
+    assert_eq!(action.replacement, ReplacementOrder::First);
+    assert!(mark(&world).is_some());
+    let told = world
+        .table
+        .dump()
+        .any(|(_, item)| format!("{item:?}").contains("so the drain that began before (deleted) ends then"));
+    assert!(told && journal(&world) == 1);
+    let rung = world.signals.take();
+    assert_eq!(rung.first(), Some(&RungBell::Agent(cluster())));
+    for function in [FunctionName::Provisioner, FunctionName::Lifecycle] {
+        assert!(rung.contains(&RungBell::Wake { function, cluster: cluster(), after: SignedDuration::ZERO }));
+    }
+    // The same event again.
+    let before: BTreeMap<_, _> = world.table.dump().collect();
+    handle(&world, vec![instance_id(0)], InterruptionKind::Spot).unwrap();
+    assert_eq!(world.table.dump().collect::<BTreeMap<_, _>>(), before);
+    assert_eq!(world.signals.take(), vec![]);
+}
+
+#[test]
+fn the_earlier_end_of_a_drain_holds() {
+    let ends = |deadline: Option<i64>, kind, starts_in: Option<i64>| {
+        let world = world([drains_already(0, deadline)]);
+        let deadline = starts_in.map(|seconds| EPOCH + SignedDuration::from_secs(seconds));
+        let cause = WakeCause::Interruption { instances: vec![instance_id(0)], kind, deadline };
+        block_on(Interruption::new().handle(&world, &WakeScope::Region, &[cause])).unwrap();
+        let ClaimState::Draining { deadline, .. } = claim(&world, 0).state else { panic!() };
+        (deadline.map(|at| at.duration_since(EPOCH).as_secs()), claim(&world, 0).revision)
+    };
+    // Its own `terminationGracePeriod` is two hours, or a minute and a half.
+    assert_eq!(ends(Some(7_200), InterruptionKind::Spot, None), (Some(120), 8));
+    assert_eq!(ends(Some(90), InterruptionKind::Spot, None), (Some(90), 7));
+    assert_eq!(ends(None, InterruptionKind::CapacityReservation, Some(100)), (Some(100), 8));
+    // A change in 23 hours ends it, one in two weeks is far.
+    let hours = |hours: i64| Some(hours * 3_600);
+    assert_eq!(ends(None, InterruptionKind::ScheduledChange, hours(23)), (hours(23), 8));
+    assert_eq!(ends(None, InterruptionKind::ScheduledChange, hours(336)), (None, 7));
+    assert_eq!(ends(None, InterruptionKind::ScheduledChange, None), (None, 7));
+    assert_eq!(ends(None, InterruptionKind::Rebalance, None), (None, 7));
+}
+
+/// The peer marks the offering before it looks whether the claim is being deleted.
+#[test]
+fn c077_the_offering_of_an_instance_that_goes_already_is_avoided() {
+    let drained = ClaimState::Drained {
+        instance: spot(0),
+        node: Some(node_name(0)),
+        reason: RemovalReason::Deleted,
+        at: EPOCH,
+    };
+    for (state, late) in [(drained.clone(), false), (drains_already(0, Some(30)), false), (drained, true)] {
+        let world = world([state]);
+        let before = claim(&world, 0);
+        let ends_in = SignedDuration::from_secs(if late { -1 } else { 110 });
+        let cause = WakeCause::Interruption {
+            instances: vec![instance_id(0)],
+            kind: InterruptionKind::Spot,
+            deadline: Some(EPOCH + ends_in),
+        };
+        block_on(Interruption::new().handle(&world, &WakeScope::Region, &[cause])).unwrap();
+        assert_eq!((mark(&world).is_none(), claim(&world, 0)), (late, before));
+        assert_eq!((journal(&world), world.signals.take()), (0, vec![]));
+    }
 }
 
 #[test]

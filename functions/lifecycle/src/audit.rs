@@ -1,7 +1,7 @@
 //! The audit: EC2's instances of the cluster against the table's claims.
 //!
-//! Decides which tags are missing, which orphans may be terminated, and when the cluster halts. Instances with a
-//! claim are [`crate::step`]'s.
+//! Decides which tags are missing, which orphans may be terminated, when a younger one is looked at again, and when the
+//! cluster halts. Instances with a claim are [`crate::step`]'s.
 //!
 //! Invariants: only instances with the installation's and the cluster's tags and a settled launch in this table are
 //! terminated; a Node with the instance's providerID, or a stale snapshot, keeps it; at most [`allowed`] are
@@ -9,19 +9,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tenon_domain::SignedDuration;
 use tenon_domain::claim::{Claim, ClaimPhase};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{InstanceId, LaunchId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::LaunchState;
 use tenon_domain::tags;
+use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::port::{Instance, Tags};
 use tenon_table::items::Halt;
 
+use crate::NAME;
 use crate::audit_record::{AuditRecord, allowed};
 use crate::input::{Ec2View, LifecycleInput, has_instance};
-use crate::{AUDIT_EVERY, NAME};
 
 /// The age before which an orphan is left alone: its launch may not be settled yet.
 pub const ORPHAN_GRACE: SignedDuration = SignedDuration::from_mins(5);
@@ -64,8 +64,9 @@ pub fn audit(input: &LifecycleInput, view: &Ec2View) -> AuditPlan {
     } else if input.halt.is_none() {
         terminate_orphans(&unowned, input, &mut plan);
     }
-    let due = input.audit.at.is_none_or(|at| input.since(at) >= AUDIT_EVERY);
-    if due || !plan.journal.is_empty() {
+    let again = plan.record.as_ref().and_then(|record| record.again_at);
+    let sooner = again.zip(input.audit.due_at()).is_some_and(|(again, turn)| again < turn);
+    if input.audit.is_due(input.now) || sooner || !plan.journal.is_empty() {
         plan.record.get_or_insert_with(|| input.audit.audited(input.now));
     } else {
         plan.record = None;
@@ -110,6 +111,9 @@ fn terminate_orphans(unowned: &[&Instance], input: &LifecycleInput, plan: &mut A
     for instance in unowned {
         match orphan(instance, input) {
             Orphan::No => {}
+            Orphan::Young(until) => {
+                record.again_at = Some(record.again_at.map_or(until, |again| again.min(until)));
+            }
             Orphan::Unseen(waiting) => plan.waiting = Some(waiting),
             Orphan::Yes if record.told.contains_key(&instance.id) => {
                 plan.orphans.insert(instance.id.clone());
@@ -148,6 +152,8 @@ fn terminate_orphans(unowned: &[&Instance], input: &LifecycleInput, plan: &mut A
 enum Orphan {
     /// It may.
     Yes,
+    /// Not before this time.
+    Young(Timestamp),
     /// Not now, or not by us.
     No,
     /// The cluster isn't seen well enough to tell.
@@ -155,17 +161,17 @@ enum Orphan {
 }
 
 fn orphan(instance: &Instance, input: &LifecycleInput) -> Orphan {
-    if input.since(instance.launched_at) < ORPHAN_GRACE {
-        return Orphan::No;
-    }
     let launch = instance.tags.get(tags::LAUNCH).and_then(|id| LaunchId::parse(id.as_str()).ok());
-    let settled = launch.and_then(|id| input.launches.get(&id)).is_some_and(|launch| match launch.state {
-        LaunchState::Settled { at, .. } => input.since(at) >= ORPHAN_GRACE,
+    let settled_at = launch.and_then(|id| input.launches.get(&id)).and_then(|launch| match launch.state {
+        LaunchState::Settled { at, .. } => Some(at),
         // Its instances are dealt to its claims yet.
-        LaunchState::Requested { .. } => false,
+        LaunchState::Requested { .. } => None,
     });
-    if !settled {
-        return Orphan::No;
+    let Some(settled_at) = settled_at else { return Orphan::No };
+    let known_since = settled_at.max(instance.launched_at);
+    let until = known_since.saturating_add(ORPHAN_GRACE).unwrap_or(Timestamp::MAX);
+    if input.now < until {
+        return Orphan::Young(until);
     }
     match &input.snapshot {
         Err(waiting) => Orphan::Unseen(waiting.clone()),

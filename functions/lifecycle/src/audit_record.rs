@@ -1,7 +1,8 @@
 //! `AUDIT`: the times of a cluster's last audit and of the last look at its launch templates, the terminated orphans,
 //! and what the last look at status checks found.
 //!
-//! Decides how many orphans may be terminated in an hour, not which instances are orphans.
+//! Decides when the next audit is due and how many orphans may be terminated in an hour, not which instances are
+//! orphans.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,8 @@ use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_table::Key;
 use tenon_table::items::form::{Attributes, FieldProblem, Fields};
 use tenon_table::items::{FieldError, ItemForm, keys};
+
+use crate::AUDIT_EVERY;
 
 /// The window in which orphans are counted.
 pub const WINDOW: SignedDuration = SignedDuration::from_hours(1);
@@ -25,6 +28,8 @@ pub struct AuditRecord {
     pub revision: u64,
     /// The time of the last audit.
     pub at: Option<Timestamp>,
+    /// When the next audit is due before its turn: an instance without a claim is old enough then.
+    pub again_at: Option<Timestamp>,
     /// The time of the last look at launch templates; of the first audit if there was none.
     pub templates_at: Option<Timestamp>,
     /// When each orphan of the last hour was terminated, by id.
@@ -47,7 +52,20 @@ impl AuditRecord {
         let told = self.told.iter().filter(|(_, at)| recent(at)).map(|(id, at)| (id.clone(), *at)).collect();
         // In a new cluster nothing can have been unneeded for long.
         let templates_at = self.templates_at.or(Some(now));
-        Self { at: Some(now), templates_at, told, ..self.next() }
+        Self { at: Some(now), again_at: None, templates_at, told, ..self.next() }
+    }
+
+    /// When the next audit is due; `None` before the first.
+    #[must_use]
+    pub fn due_at(&self) -> Option<Timestamp> {
+        let turn = self.at?.saturating_add(AUDIT_EVERY).unwrap_or(Timestamp::MAX);
+        Some(self.again_at.map_or(turn, |again| again.min(turn)))
+    }
+
+    /// Whether an audit is due.
+    #[must_use]
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.due_at().is_none_or(|at| at <= now)
     }
 
     /// The record under its next revision.
@@ -67,6 +85,7 @@ impl ItemForm for AuditRecord {
     fn write(&self, to: &mut Attributes) {
         to.number("revision", self.revision);
         to.time_if("at", self.at);
+        to.time_if("again_at", self.again_at);
         to.time_if("templates_at", self.templates_at);
         to.labels("told", &times(&self.told));
         if !self.impaired.is_empty() {
@@ -78,6 +97,7 @@ impl ItemForm for AuditRecord {
         Ok(Self {
             revision: from.u64("revision")?,
             at: from.time_if("at")?,
+            again_at: from.time_if("again_at")?,
             templates_at: from.time_if("templates_at")?,
             told: instances(from, "told")?,
             impaired: instances(from, "impaired")?,
@@ -127,6 +147,9 @@ mod tests {
         let impaired = AuditRecord { impaired: BTreeMap::from([(id, at)]), ..record.clone() };
         assert_eq!(from_item::<AuditRecord>(&key, &to_item(&impaired)).unwrap(), impaired);
         assert_eq!(impaired.audited(at).impaired, impaired.impaired);
+        let again = AuditRecord { again_at: Some(at + SignedDuration::from_mins(3)), ..record.clone() };
+        assert_eq!(from_item::<AuditRecord>(&key, &to_item(&again)).unwrap(), again);
+        assert_eq!(again.audited(at).again_at, None);
         assert_eq!(record.audited(at).told.len(), 1);
         assert!(record.audited(at + WINDOW).told.is_empty());
         let looked = record.audited(at + WINDOW);

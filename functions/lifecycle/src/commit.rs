@@ -12,7 +12,7 @@ use tenon_runtime::{HandlerError, Ports};
 use tenon_snapshot::action::action_key;
 use tenon_state::step::Change;
 use tenon_table::content_commit;
-use tenon_table::items::{Journal, JournalOf, form, keys};
+use tenon_table::items::{DecisionCounter, Journal, JournalOf, form, keys};
 use tenon_table::{Commit, CommitError, Expect, Table, Write, WriteCondition};
 
 use crate::audit::AuditPlan;
@@ -20,6 +20,7 @@ use crate::audit_record::AuditRecord;
 use crate::boots::BootLesson;
 use crate::learn::Lesson;
 use crate::plan::{CLAIM_KEPT, ClaimStep, Forgotten, LAUNCH_KEPT, LifecyclePlan};
+use crate::strays::StrayPlan;
 use crate::templates::TemplatePlan;
 use crate::unneeded::UnneededTemplates;
 
@@ -109,6 +110,7 @@ pub async fn commit<P: Ports>(
             done.actions += 1;
         }
     }
+    commit_strays(ports, cluster, &plan.strays, &mut done).await?;
     for forgotten in &plan.forgotten {
         send(ports, forget_commit(cluster, forgotten, now), &mut done).await?;
     }
@@ -139,6 +141,28 @@ async fn send<P: Ports>(ports: &P, commit: Commit, done: &mut CommittedClaims) -
     }
 }
 
+/// Writes the actions of strays, and deletes those that are done.
+async fn commit_strays<P: Ports>(
+    ports: &P,
+    cluster: &ClusterName,
+    plan: &StrayPlan,
+    done: &mut CommittedClaims,
+) -> Result<(), HandlerError> {
+    for action in &plan.released {
+        let mut change = Change::of(cluster);
+        change.action(action)?;
+        if send(ports, change.commit(), done).await? {
+            done.actions += 1;
+        }
+    }
+    for claim in &plan.done {
+        let mut change = Change::of(cluster);
+        change.write(Write::Delete { key: action_key(cluster, claim) });
+        send(ports, change.commit(), done).await?;
+    }
+    Ok(())
+}
+
 /// After a lost race nothing is deleted: a launch was committed meanwhile, and the next look sees it.
 async fn commit_templates<P: Ports>(
     ports: &P,
@@ -165,9 +189,13 @@ async fn commit_learned<P: Ports>(
             conditions.push(WriteCondition::Item { key: key.clone(), expect: before(record.revision) });
             writes.push(form::set(key, record));
         }
-        let revision = record.as_ref().map_or(0, |record| record.revision);
         if let Some(told) = refused {
-            writes.extend(journal.writes(told, revision));
+            // A report that isn't stored has no item: its cluster's entry stands for it.
+            let (counted, revision) = match record {
+                Some(of) => (keys::learned(region, &of.instance_type, &of.image, cluster), of.revision),
+                None => (keys::registry(region, cluster), 0),
+            };
+            writes.extend(journal.writes(told, DecisionCounter::Item(&counted, revision)));
         }
         send(ports, content_commit(conditions, writes), &mut CommittedClaims::default()).await?;
     }
@@ -209,7 +237,7 @@ fn step_commit(cluster: &ClusterName, step: &ClaimStep) -> Result<Commit, Handle
         change.action(action)?;
     }
     for record in &step.journal {
-        change.record(record, step.after.revision);
+        change.record(record, DecisionCounter::Subject(step.after.revision));
     }
     Ok(change.commit())
 }
@@ -253,8 +281,9 @@ fn audit_commit(cluster: &ClusterName, audit: &AuditPlan) -> Option<Commit> {
         change.replace(Expect::Absent, form::put(keys::halt(cluster), halt));
         change.count();
     }
+    let counted = AuditRecord::key(cluster);
     for told in &audit.journal {
-        change.record(told, record.revision);
+        change.record(told, DecisionCounter::Item(&counted, record.revision));
     }
     Some(change.commit())
 }
@@ -276,8 +305,9 @@ fn templates_commit(cluster: &ClusterName, plan: &TemplatePlan) -> Option<Commit
     for name in &plan.forgotten {
         change.write(Write::Delete { key: keys::template(cluster, name) });
     }
+    let counted = keys::revision(cluster);
     for record in &plan.journal {
-        change.record(record, plan.revision.saturating_add(1));
+        change.record(record, DecisionCounter::Item(&counted, plan.revision.saturating_add(1)));
     }
     Some(change.commit())
 }

@@ -7,6 +7,7 @@
 //! Source: kubernetes-sigs/karpenter `pkg/controllers/nodeclaim/consistency/nodeshape.go`.
 
 use tenon_domain::api::Node;
+use tenon_domain::catalog::node_shape::LEAST_PERCENT;
 use tenon_domain::catalog::settings::PartsPerMillion;
 use tenon_domain::claim::{Claim, ClaimPhase};
 use tenon_domain::labels;
@@ -16,9 +17,6 @@ use tenon_domain::resources::ResourceName;
 
 use crate::input::LifecycleInput;
 use crate::step::subject;
-
-/// The share of the expected capacity that a Node must have.
-const LEAST_PERCENT: i128 = 90;
 
 /// Tells claims whose Node has less.
 pub(crate) fn tell(input: &LifecycleInput, report: &mut Report) {
@@ -36,27 +34,29 @@ fn lacking(claim: &Claim, input: &LifecycleInput) -> Option<Finding> {
     if lacks.is_empty() {
         return None;
     }
-    let [names, words] = [
-        lacks.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(","),
-        lacks.iter().map(|(_, words)| words.as_str()).collect::<Vec<_>>().join("; "),
-    ];
-    let why = format!("{words}; check its kubelet and device plugins, or delete the NodeClaim to replace it");
+    let names: Vec<&str> = lacks.iter().map(|(name, _)| *name).collect();
+    // Without amounts: claims that lack the same resources are one finding.
+    let why = format!(
+        "the Node has less than {LEAST_PERCENT} % of what its instance type promises of `{}`; check its kubelet and \
+         device plugins, or delete the NodeClaim to replace it",
+        names.join("`, `")
+    );
     let sentence = "less capacity than expected for {}";
-    Some(Finding::refused(subject(claim), CONSISTENCY_CHECK_FAILED, sentence, why).condition(names))
+    let found = Finding::refused(subject(claim), CONSISTENCY_CHECK_FAILED, sentence, why);
+    let found = found.condition(names.join(","));
+    Some(lacks.iter().fold(found, |found, (name, words)| found.detail(name, words)))
 }
 
-/// What the Node lacks of a resource, if it does.
+/// How much the Node has of a resource, if that is too little.
 fn lack(name: &ResourceName, node: &Node) -> Option<String> {
     let (expected, has) = (expected(name, node)?, node.capacity.get(name));
-    let least = expected.nanos().saturating_mul(LEAST_PERCENT);
+    let least = expected.nanos().saturating_mul(i128::from(LEAST_PERCENT));
     if has.nanos().saturating_mul(100) >= least {
         return None;
     }
     let permille = has.nanos().saturating_mul(1000).checked_div(expected.nanos())?;
     let (percent, tenths) = (permille.checked_div(10)?, permille.checked_rem(10)?);
-    Some(format!(
-        "expected {expected} of resource `{name}`, but its Node has {has} ({percent}.{tenths} % of that)"
-    ))
+    Some(format!("{has} of {expected} ({percent}.{tenths} %)"))
 }
 
 /// The amount that the type promises; `None` where labels don't tell it.

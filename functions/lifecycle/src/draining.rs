@@ -1,6 +1,6 @@
 //! Drains: how they begin, when they are over, and what a person is told of one that doesn't go on.
 //!
-//! Decides the deadline of a drain and its end. It doesn't decide which pods go when: the agent does.
+//! Decides the deadline of a drain, also of one whose Node becomes unhealthy meanwhile, and its end. It doesn't decide which pods go when: the agent does.
 //!
 //! Invariants: a drain ends only with the agent's report, without a Node, at its deadline, or with an instance that fails
 //! its status check and stops no pods; only the last two end it before load balancers had the time that their pool gives
@@ -18,8 +18,8 @@ use tenon_domain::{SignedDuration, Timestamp};
 use tenon_snapshot::ActionKind;
 
 use crate::input::{LifecycleInput, NodeSeen};
-use crate::repair::dead;
-use crate::step::{ClaimNext, LifecycleStep, subject};
+use crate::repair::{self, Health, dead, health};
+use crate::step::{ClaimNext, LifecycleStep, STOPPED_GRACE, subject};
 
 /// How long a drain may be blocked before somebody is told: most obstacles are gone by then.
 pub(crate) const TOLD_AFTER: SignedDuration = SignedDuration::from_mins(1);
@@ -73,10 +73,45 @@ pub(crate) fn shortened(claim: &Claim, input: &LifecycleInput) -> Option<(Claim,
     *deadline = Some(end);
     after.revision = claim.revision.saturating_add(1);
     let message = format!(
-        "the drain of NodeClaim `{}` ends at {end}: its annotation `{TERMINATION_TIMESTAMP}` was set to that",
+        "the drain of NodeClaim `{}` ends at {end:.0}: its annotation `{TERMINATION_TIMESTAMP}` was set to that",
         claim.name
     );
     Some((after, message))
+}
+
+/// What an unhealthy Node makes of a drain that goes on.
+pub(crate) enum UnhealthyDrain {
+    /// It ends as soon as that of a Node that is repaired: the claim, and what is said of it.
+    Ends(Box<Claim>, String),
+    /// It stays as it is: when to look again, or why it isn't forced.
+    Stays(ClaimNext),
+}
+
+/// The claim's drain, which may have begun for any reason: a Node that stays unhealthy is repaired, so nothing holds its pods
+/// any longer. Without anything to wait for the drain ends anyway, and `draining` ends one that stops no pods.
+pub(crate) fn forced(claim: &Claim, input: &LifecycleInput) -> UnhealthyDrain {
+    let stays = UnhealthyDrain::Stays(ClaimNext::Stay);
+    let ClaimState::Draining { instance, node, at, deadline, .. } = &claim.state else { return stays };
+    let seen = input.node_of(instance, *at);
+    let Some(found) = seen.node().filter(|_| drained(progress(claim, input), seen).is_none()) else {
+        return stays;
+    };
+    let later = |time: SignedDuration| input.now.saturating_add(time).unwrap_or(Timestamp::MAX);
+    let is_sooner = |end: Timestamp| deadline.is_none_or(|known| end < known);
+    let (why, end) = match health(found, input) {
+        Health::Unhealthy(due) if is_sooner(due) => return UnhealthyDrain::Stays(ClaimNext::At(due)),
+        Health::TooMany(why) if is_sooner(later(STOPPED_GRACE)) => {
+            return UnhealthyDrain::Stays(repair::refuse(claim, why, input));
+        }
+        Health::Replace { why, grace } if !grace.is_zero() && is_sooner(later(grace)) => (why, later(grace)),
+        Health::Healthy | Health::Unhealthy(_) | Health::TooMany(_) | Health::Replace { .. } => return stays,
+    };
+    let (instance, node) = (instance.clone(), node.clone());
+    let reason = RemovalReason::Unhealthy;
+    let state = ClaimState::Draining { instance, node, reason, at: *at, deadline: Some(end) };
+    let revision = claim.revision.saturating_add(1);
+    let message = format!("the drain of NodeClaim `{}` ends at {end:.0}: {why}", claim.name);
+    UnhealthyDrain::Ends(Box::new(Claim { state, revision, ..claim.clone() }), message)
 }
 
 /// The step to a drain that begins now.
@@ -184,7 +219,7 @@ impl Deregistration {
         let seconds = self.within.as_secs();
         let why = format!(
             "load balancers have {seconds} s from the drain's begin to deregister it, as \
-             `{LOAD_BALANCER_DEREGISTRATION}` of NodePool `{}` says; it is terminated at {ends}",
+             `{LOAD_BALANCER_DEREGISTRATION}` of NodePool `{}` says; it is terminated at {ends:.0}",
             claim.pool
         );
         let sentence = "{} is drained, and its instance stays";
@@ -223,7 +258,7 @@ fn blocked(claim: &Claim, blocks: &[DrainBlock], deadline: Option<Timestamp>) ->
     let kinds = kinds.collect::<Vec<_>>().join("; ");
     let mut why = blocks.iter().map(DrainBlock::words).collect::<Vec<_>>().join("; ");
     if let Some(deadline) = deadline {
-        why = format!("{why}; at {deadline} the instance is terminated anyway");
+        why = format!("{why}; at {deadline:.0} the instance is terminated anyway");
     }
     Finding::refused(subject(claim), "DrainBlocked", "{} isn't drained yet", why)
         .condition(kinds)

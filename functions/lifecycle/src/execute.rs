@@ -154,6 +154,9 @@ async fn ring<P: Ports>(
     if committed.iter().any(|step| step.loses_room()) {
         ports.signals().wake(FunctionName::Provisioner, cluster, SignedDuration::ZERO).await;
     }
+    if committed.iter().any(|step| step.gives_up()) {
+        ports.signals().wake(FunctionName::Disruption, cluster, SignedDuration::ZERO).await;
+    }
     if !done.held.is_empty() {
         ports.signals().wake(FunctionName::NodeClasses, cluster, SignedDuration::ZERO).await;
     }
@@ -176,6 +179,7 @@ fn events_of(installation: &Installation, cluster: &ClusterName, step: &ClaimSte
         Decision::Planned
         | Decision::Launched
         | Decision::LaunchFailed
+        | Decision::Placed
         | Decision::Drifted
         | Decision::Consolidatable
         | Decision::Announced
@@ -193,7 +197,8 @@ fn events_of(installation: &Installation, cluster: &ClusterName, step: &ClaimSte
         | Decision::Refused
         | Decision::Waiting
         | Decision::OrphanTerminated
-        | Decision::TemplatesDeleted => None,
+        | Decision::TemplatesDeleted
+        | Decision::Unknown => None,
     };
     let claim = &step.after;
     let detail = json!({

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::api::{Ec2NodeClass, Node, NodePool};
 use tenon_domain::boot::BootRecord;
 use tenon_domain::catalog::LearnedRecord;
-use tenon_domain::claim::{Claim, LaunchedInstance};
+use tenon_domain::claim::{Claim, ClaimPhase, LaunchedInstance};
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::evidence::{Ready, Waiting};
 use tenon_domain::id::{
@@ -62,6 +62,8 @@ pub struct LifecycleInput {
     pub boots: BTreeMap<(NodeClassName, ImageId), BootRecord>,
     /// EC2's instances of the cluster, if EC2 was asked and answered.
     pub ec2: Option<Ec2View>,
+    /// Instances of Nodes without a claim that EC2, asked by their ids, doesn't have.
+    pub gone: BTreeSet<InstanceId>,
     /// What EC2 tells of the account's running instances, if it was asked and answered.
     pub statuses: Option<StatusView>,
     /// The cluster's launch templates, if a look at them was due and EC2 answered.
@@ -186,19 +188,26 @@ impl LifecycleInput {
         snapshot.node_classes.iter().find(|class| class.name == claim.class)
     }
 
-    /// Whether the user deleted the claim's NodeClaim or its NodePool. Only a fresh snapshot after the claim's
-    /// creation, readable at this place, says so.
+    /// What of the claim the user deleted, if anything: its NodePool, which takes its NodeClaims with it, or the NodeClaim
+    /// alone. Only a fresh snapshot after the claim's creation, readable at this place, says so.
+    ///
+    /// A NodePool that isn't there proves nothing about a Node that joined: it may not be there yet, in a cluster that was
+    /// restored or took Tenon again, or be gone without its NodeClaims (`--cascade=orphan`). Kubernetes deletes them
+    /// otherwise.
     #[must_use]
-    pub fn is_deleted_by_user(&self, claim: &Claim) -> bool {
-        let Some(snapshot) = self.snapshot_after(claim.created_at) else { return false };
+    pub fn deleted_by_user(&self, claim: &Claim) -> Option<String> {
+        let snapshot = self.snapshot_after(claim.created_at)?;
         let object = snapshot.node_claims.iter().find(|object| object.name == claim.name);
-        if object.is_some_and(|object| object.meta.deleted_at.is_some()) {
-            return true;
-        }
-        match self.pool_of(claim) {
+        let is_deleted = object.is_some_and(|object| object.meta.deleted_at.is_some());
+        let pool_is_deleted = match self.pool_of(claim) {
             Some(pool) => pool.meta.deleted_at.is_some(),
-            None => !is_unreadable(snapshot, "NodePool", Some(claim.pool.as_str())),
+            None if is_unreadable(snapshot, "NodePool", Some(claim.pool.as_str())) => false,
+            None => is_deleted || (object.is_none() && claim.phase() < ClaimPhase::Registered),
+        };
+        if pool_is_deleted {
+            return Some(format!("its NodePool `{}` was deleted", claim.pool));
         }
+        is_deleted.then(|| "its NodeClaim was deleted".to_owned())
     }
 
     /// How far the agent reports the action to be.

@@ -27,6 +27,7 @@ pub mod remind;
 mod repair;
 pub mod statuses;
 pub mod step;
+pub mod strays;
 pub mod templates;
 pub mod templates_view;
 #[cfg(test)]
@@ -87,7 +88,7 @@ impl Lifecycle {
             remind::remind(ports, cluster, &check, now).await;
         }
         if check.heads.unchanged(now) && look == LookDepth::IfChanged {
-            wake_when_due(ports, cluster, &check.heads).await;
+            wake_when_due(ports, cluster, &check.heads, causes).await;
             return Ok(());
         }
         run(&LifecyclePass { ports, cluster, chunks: &self.chunks, check, look }).await?;
@@ -170,7 +171,7 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
             // The region's sweep tells what EC2 refuses.
             LookDepth::IfChanged | LookDepth::AtInstances => statuses::observe_checks(self.ports).await.ok(),
         };
-        let due = self.check.audit.at.is_none_or(|at| now.duration_since(at) >= AUDIT_EVERY);
+        let due = self.check.audit.is_due(now);
         if due || self.look == LookDepth::AtInstances || boots::asks_ec2(&input) {
             looked.refused = ask_ec2(self.ports, &mut input).await?;
         }
@@ -179,6 +180,7 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
             let answer = templates_view::observe_templates(self.ports, &mut input, revision).await;
             looked.templates_failed = answer.err();
         }
+        input.gone = strays::observe_strays(self.ports, &input).await;
         Ok(Some(input))
     }
 
@@ -244,6 +246,7 @@ impl<P: Ports> Pass for LifecyclePass<'_, P> {
             before: self.check.heads.seen.clone(),
             waits: Waits::Deadline,
             offerings: Vec::new(),
+            offerings_at: None,
         };
         End { seen: Some(seen), wake_at: None }
     }

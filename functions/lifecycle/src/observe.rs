@@ -117,6 +117,7 @@ pub async fn observe<P: Ports>(
         learned: BTreeMap::new(),
         boots: BTreeMap::new(),
         ec2: None,
+        gone: BTreeSet::new(),
         statuses: None,
         templates: None,
         audit: check.audit.clone(),

@@ -17,19 +17,20 @@ use tenon_domain::launch::Launch;
 use tenon_domain::pool_status::PoolStatus;
 use tenon_domain::report::{Finding, Report};
 use tenon_domain::snapshot::{Snapshot, Unreadable};
+use tenon_domain::wait::later;
 use tenon_domain::{SignedDuration, Timestamp};
 use tenon_ec2::port::InstanceState;
 use tenon_snapshot::NodeAction;
 
 use crate::audit::{AuditPlan, audit};
 use crate::boots::BootLesson;
+use crate::draining::UnhealthyDrain;
 use crate::input::{InstanceSeen, LifecycleInput, NodeSeen};
 use crate::learn::Lesson;
 use crate::step::{ClaimNext, Halted, next, subject};
+use crate::strays::{StrayPlan, plan_strays};
 use crate::templates::{self, TemplatePlan};
-use crate::{
-    AUDIT_EVERY, NAME, TERMINATION_POLL, boots, consistency, draining, learn, node, pools, statuses,
-};
+use crate::{NAME, TERMINATION_POLL, boots, consistency, draining, learn, node, pools, statuses};
 
 /// How long an ended claim is kept for people.
 pub const CLAIM_KEPT: SignedDuration = SignedDuration::from_hours(24);
@@ -55,6 +56,8 @@ pub struct LifecyclePlan {
     pub audit: AuditPlan,
     /// Launch templates that nothing needs, if a look at them was due.
     pub templates: TemplatePlan,
+    /// What becomes of Nodes without a claim and an instance.
+    pub strays: StrayPlan,
     /// Pools' statuses that changed.
     pub pools: Vec<PoolStatus>,
     /// New memory reports of Nodes that registered.
@@ -96,6 +99,14 @@ impl ClaimStep {
     #[must_use]
     pub const fn loses_room(&self) -> bool {
         self.before.state.phase().offers_room() && !self.after.state.phase().offers_room()
+    }
+
+    /// Whether the claim has just given up its instance: no budget counts its Node now, and a command that waits for it
+    /// as a replacement waits in vain.
+    #[must_use]
+    pub fn gives_up(&self) -> bool {
+        let is_up = |claim: &Claim| claim.phase() < ClaimPhase::Terminating;
+        is_up(&self.before) && !is_up(&self.after)
     }
 
     /// The steps' decisions, in order.
@@ -144,15 +155,16 @@ pub fn plan(input: &LifecycleInput) -> (LifecyclePlan, Report) {
         plan_claim(claim, input, halted, &mut plan, &mut report);
     }
     consistency::tell(input, &mut report);
+    plan.strays = plan_strays(input, &mut report);
     forget_launches(input, &mut plan);
     plan.pools = pools::changed(input);
     plan.learned = learn::learned(&plan.steps, input);
     plan.boots = boots::lessons(&plan.steps, input);
     if !plan.audit.orphans.is_empty() {
-        plan.look_at(after(input.now, TERMINATION_POLL));
+        plan.look_at(later(input.now, TERMINATION_POLL));
     }
     if report.waits() {
-        plan.look_at(after(input.now, LOOK_AGAIN));
+        plan.look_at(later(input.now, LOOK_AGAIN));
     }
     (plan, report)
 }
@@ -191,15 +203,7 @@ fn is_told_here(object: &Unreadable) -> bool {
 }
 
 fn next_audit(input: &LifecycleInput, audit: &AuditPlan) -> Timestamp {
-    match (&audit.record, input.audit.at) {
-        (Some(_), _) => after(input.now, AUDIT_EVERY),
-        (None, Some(at)) => after(at, AUDIT_EVERY),
-        (None, None) => input.now,
-    }
-}
-
-fn after(at: Timestamp, by: SignedDuration) -> Timestamp {
-    at.saturating_add(by).unwrap_or(at)
+    audit.record.as_ref().unwrap_or(&input.audit).due_at().unwrap_or(input.now)
 }
 
 fn plan_claim(
@@ -214,7 +218,7 @@ fn plan_claim(
         let unsure = input.snapshot.is_ok() && !input.expiring.contains(&claim.name) && forgotten.is_none();
         if unsure && claim.state.instance().is_some_and(|held| is_unseen(claim, held, input)) {
             // The agent's next heartbeat ends the wait, even without a change.
-            plan.look_at(after(input.now, LOOK_AGAIN));
+            plan.look_at(later(input.now, LOOK_AGAIN));
         }
         plan.forgotten.extend(forgotten);
         return;
@@ -225,11 +229,7 @@ fn plan_claim(
         step.journal.push(record(&announced, Decision::Announced, message, input));
         step.after = announced;
     }
-    if let Some((shortened, message)) = draining::shortened(&step.after, input) {
-        step.journal.push(record(&shortened, Decision::Draining, message, input));
-        step.action = node::action_of(&shortened, input);
-        step.after = shortened;
-    }
+    plan_deadline(&mut step, input, plan, report);
     for _ in 0..STEPS_MOST {
         let found = match next(&step.after, input, halted) {
             ClaimNext::Step(found) => *found,
@@ -246,7 +246,7 @@ fn plan_claim(
             Ok(stepped) => {
                 step.journal.push(record(&stepped, found.decision, found.message, input));
                 step.action = node::action_of(&stepped, input).or(step.action);
-                step.after = with_storage(stepped, input);
+                step.after = with_lack(&step.after, with_storage(stepped, input), input);
             }
             Err(impossible) => {
                 report.tell(Finding::refused(
@@ -255,7 +255,7 @@ fn plan_claim(
                     "not changing {}",
                     impossible.to_string(),
                 ));
-                plan.look_at(after(input.now, LOOK_AGAIN));
+                plan.look_at(later(input.now, LOOK_AGAIN));
                 break;
             }
         }
@@ -268,13 +268,55 @@ fn plan_claim(
     }
 }
 
-/// The claim with the storage that its Node reports, for plans of the same class after the Node's end.
+/// The earlier end of a drain that goes on: by the annotation of its NodeClaim, or because its Node stays unhealthy.
+fn plan_deadline(
+    step: &mut ClaimStep,
+    input: &LifecycleInput,
+    plan: &mut LifecyclePlan,
+    report: &mut Report,
+) {
+    if let Some((shortened, message)) = draining::shortened(&step.after, input) {
+        step.journal.push(record(&shortened, Decision::Draining, message, input));
+        step.action = node::action_of(&shortened, input);
+        step.after = shortened;
+    }
+    match draining::forced(&step.after, input) {
+        UnhealthyDrain::Ends(forced, message) => {
+            step.journal.push(record(&forced, Decision::Draining, message, input));
+            step.action = node::action_of(&forced, input);
+            step.after = *forced;
+        }
+        UnhealthyDrain::Stays(found) => note(found, plan, report),
+    }
+}
+
+/// The claim with the storage that its Node reports last, for plans of the same class after the Node's end. A file system
+/// may be smaller or gone since the Node joined, so that each step looks again.
 fn with_storage(claim: Claim, input: &LifecycleInput) -> Claim {
-    let is_up = matches!(claim.phase(), ClaimPhase::Registered | ClaimPhase::Initialized);
-    let instance = claim.state.instance().filter(|_| is_up);
+    let has_joined = match claim.phase() {
+        ClaimPhase::Registered
+        | ClaimPhase::Initialized
+        | ClaimPhase::Disrupting
+        | ClaimPhase::Draining
+        | ClaimPhase::Drained
+        | ClaimPhase::Terminating => true,
+        ClaimPhase::Planned | ClaimPhase::LaunchFailed | ClaimPhase::Launched | ClaimPhase::Terminated => {
+            false
+        }
+    };
+    let instance = claim.state.instance().filter(|_| has_joined);
     let node = instance.and_then(|instance| input.node_of(instance, claim.created_at).node());
     let reported = node.and_then(|node| reported_storage(&node.capacity));
     Claim { storage: reported.or(claim.storage), ..claim }
+}
+
+/// The claim with what its Node lacks, if it goes for that.
+fn with_lack(before: &Claim, after: Claim, input: &LifecycleInput) -> Claim {
+    let timed_out = after.state.removal() == Some(RemovalReason::InitializationTimeout);
+    let instance = before.state.instance().filter(|_| timed_out && before.phase() == ClaimPhase::Registered);
+    let found = instance.and_then(|instance| input.node_of(instance, before.created_at).node());
+    let lacked = found.and_then(|found| node::not_initialized(before, found, input));
+    Claim { lacked: lacked.or(after.lacked), ..after }
 }
 
 fn is_unseen(claim: &Claim, held: &LaunchedInstance, input: &LifecycleInput) -> bool {

@@ -8,9 +8,11 @@
 
 use tenon_domain::Timestamp;
 use tenon_domain::api::NodePool;
+use tenon_domain::boot::JOIN_CHECKS;
+use tenon_domain::claim::joining::lacked;
 use tenon_domain::claim::{Claim, LaunchOutcome, NextLaunch};
 use tenon_domain::class_status::{ConditionStatus, ConditionType};
-use tenon_domain::evidence::{CLASS_UNREADABLE, NOT_RESOLVED, Waiting};
+use tenon_domain::evidence::{CLASS_DELETED, NOT_RESOLVED, Waiting};
 use tenon_domain::id::NodeClassName;
 use tenon_domain::labels::PAUSE_DISRUPTION;
 use tenon_domain::pool_annotations;
@@ -18,6 +20,7 @@ use tenon_domain::pool_status::{PoolCondition, PoolConditionType, PoolStatus};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::savings::ConsolidationTerms;
+use tenon_domain::snapshot::Snapshot;
 
 use crate::input::{LifecycleInput, NodeSeen};
 
@@ -26,13 +29,20 @@ const OUTCOMES: usize = 4;
 /// The number of failures among them that makes the pool unhealthy.
 const FAILURES: usize = 2;
 
+/// Why a static pool isn't ready.
+const STATIC: &str = "StaticNodePoolUnsupported";
+/// The same in words.
+const STATIC_WORDS: &str = "it is static (`spec.replicas`), which Tenon doesn't support yet, so that no node is launched for it: \
+                            create a NodePool without `spec.replicas`";
+
 /// Changed statuses; none while the snapshot is stale.
 #[must_use]
 pub fn changed(input: &LifecycleInput) -> Vec<PoolStatus> {
     let Ok(snapshot) = &input.snapshot else { return Vec::new() };
     let differing = snapshot.node_pools.iter().filter_map(|pool| {
         let before = input.pools.get(&pool.name);
-        let status = status(pool, before, input);
+        let conditions = conditions(pool, snapshot, before, input);
+        let status = status(pool, before, conditions, input);
         match before {
             Some(before) if same(before, &status) => None,
             Some(_) | None => Some(status),
@@ -45,7 +55,12 @@ fn same(before: &PoolStatus, after: &PoolStatus) -> bool {
     PoolStatus { revision: before.revision, ..after.clone() } == *before
 }
 
-fn status(pool: &NodePool, before: Option<&PoolStatus>, input: &LifecycleInput) -> PoolStatus {
+fn status(
+    pool: &NodePool,
+    before: Option<&PoolStatus>,
+    conditions: Vec<PoolCondition>,
+    input: &LifecycleInput,
+) -> PoolStatus {
     let claims: Vec<&Claim> =
         input.claims.values().filter(|claim| claim.pool == pool.name && !claim.phase().is_final()).collect();
     let nodes = u64::try_from(claims.len()).unwrap_or(u64::MAX);
@@ -61,7 +76,7 @@ fn status(pool: &NodePool, before: Option<&PoolStatus>, input: &LifecycleInput) 
         generation: pool.meta.generation,
         nodes,
         resources,
-        conditions: conditions(pool, before, input),
+        conditions,
     }
 }
 
@@ -94,13 +109,17 @@ impl FoundCondition {
     }
 }
 
-fn conditions(pool: &NodePool, before: Option<&PoolStatus>, input: &LifecycleInput) -> Vec<PoolCondition> {
-    let class = class_ready(pool, input);
-    let ready = match class.status {
-        ConditionStatus::True => FoundCondition::holds(PoolConditionType::Ready),
-        ConditionStatus::False | ConditionStatus::Unknown => {
-            FoundCondition::not(class.status, "UnhealthyDependents", "NodeClassReady".to_owned())
-        }
+fn conditions(
+    pool: &NodePool,
+    snapshot: &Snapshot,
+    before: Option<&PoolStatus>,
+    input: &LifecycleInput,
+) -> Vec<PoolCondition> {
+    let class = class_ready(pool, snapshot, input);
+    let ready = if pool.is_static() {
+        FoundCondition::not(ConditionStatus::False, STATIC, STATIC_WORDS.to_owned())
+    } else {
+        ready(&class)
     };
     let mut found = vec![
         // A pool that can be read passed all checks of its form.
@@ -117,14 +136,26 @@ fn conditions(pool: &NodePool, before: Option<&PoolStatus>, input: &LifecycleInp
     found.into_iter().map(|(condition, found)| dated(condition, found, before, input.now)).collect()
 }
 
-/// Names fields of the pool that Tenon doesn't act on, and what in it can't be understood.
+/// A pool that Tenon acts on is ready as its class is.
+fn ready(class: &FoundCondition) -> FoundCondition {
+    match class.status {
+        ConditionStatus::True => FoundCondition::holds(PoolConditionType::Ready),
+        ConditionStatus::False | ConditionStatus::Unknown => {
+            FoundCondition::not(class.status, "UnhealthyDependents", "NodeClassReady".to_owned())
+        }
+    }
+}
+
+/// Names fields of the pool that Tenon doesn't act on, and what in it can't be understood. Of a static pool, `Ready` says
+/// what follows.
 fn unsupported(pool: &NodePool) -> Option<FoundCondition> {
-    let fields = pool.unsupported();
+    let fixed = pool.is_static().then(|| "unsupported: `spec.replicas`".to_owned());
+    let fields = &pool.unknown;
     let fields = (!fields.is_empty()).then(|| format!("unsupported, so ignored: `{}`", fields.join("`, `")));
     let annotations = pool_annotations::ignored(pool).into_iter().chain(ConsolidationTerms::of(pool).err());
     let annotations = annotations.map(|error| error.to_string());
     let parts: Vec<String> =
-        fields.into_iter().chain(annotations).chain(pool.warnings.iter().cloned()).collect();
+        fixed.into_iter().chain(fields).chain(annotations).chain(pool.warnings.iter().cloned()).collect();
     (!parts.is_empty()).then(|| FoundCondition {
         status: ConditionStatus::True,
         reason: "UnsupportedFields".to_owned(),
@@ -157,23 +188,16 @@ fn dated(
 
 /// A class that the cluster no longer has, or that can't be read any more, is as ready as none: what it resolved to stays
 /// in the table for its nodes.
-fn class_ready(pool: &NodePool, input: &LifecycleInput) -> FoundCondition {
+fn class_ready(pool: &NodePool, snapshot: &Snapshot, input: &LifecycleInput) -> FoundCondition {
     let name = &pool.template.node_class.name;
-    let snapshot = input.snapshot.as_deref().ok();
-    let seen = snapshot.and_then(|snapshot| snapshot.node_classes.iter().find(|class| class.name == *name));
-    let Some(seen) = seen else {
-        let (reason, message) = if snapshot.is_some_and(|snapshot| snapshot.has_unreadable_class(name)) {
-            (CLASS_UNREADABLE, not_ready(name, CLASS_UNREADABLE))
-        } else {
-            let message =
-                format!("EC2NodeClass `{name}` doesn't exist: create it, or correct `nodeClassRef`");
-            ("NodeClassNotFound", message)
-        };
-        return FoundCondition::not(ConditionStatus::False, reason, message);
+    let seen = match snapshot.class_of(pool) {
+        Ok(seen) => seen,
+        Err(absent) => {
+            return FoundCondition::not(ConditionStatus::False, absent.reason(), absent.to_string());
+        }
     };
     if seen.meta.deleted_at.is_some() {
-        let message = format!("EC2NodeClass `{name}` is being deleted: create it again, or name another");
-        return FoundCondition::not(ConditionStatus::False, "NodeClassTerminating", message);
+        return FoundCondition::not(ConditionStatus::False, CLASS_DELETED, not_ready(name, CLASS_DELETED));
     }
     let Some(class) = input.classes.get(name) else {
         return FoundCondition::not(
@@ -215,19 +239,24 @@ fn registration(pool: &NodePool, input: &LifecycleInput) -> FoundCondition {
         LaunchOutcome::Joined => next.has_form_of(claim),
         LaunchOutcome::Failed => next.repeats_or_rejects(claim),
     };
-    let latest: Vec<LaunchOutcome> =
-        outcomes.iter().take_while(tells).take(OUTCOMES).map(|(_, outcome)| *outcome).collect();
-    let failures = latest.iter().filter(|outcome| **outcome == LaunchOutcome::Failed).count();
+    let latest: Vec<(&Claim, LaunchOutcome)> =
+        outcomes.iter().take_while(tells).take(OUTCOMES).copied().collect();
+    let failures = latest.iter().filter(|(_, outcome)| *outcome == LaunchOutcome::Failed).count();
     let condition = PoolConditionType::NodeRegistrationHealthy;
     if failures >= FAILURES {
-        let message = format!(
-            "no Node joined in time for {failures} of the last {} launches: check an instance's boot (`aws ec2 \
-             get-console-output`) and its way to the API server",
-            latest.len()
-        );
+        let launches = latest.len();
+        let message = match lacked(latest.iter().map(|(claim, _)| *claim)) {
+            Some(lacked) => format!(
+                "no Node was initialised in time for {failures} of the last {launches} launches: at last {lacked}"
+            ),
+            None => format!(
+                "no Node joined in time for {failures} of the last {launches} launches: check an instance's boot (`aws ec2 \
+                 get-console-output`), {JOIN_CHECKS}"
+            ),
+        };
         return FoundCondition::not(ConditionStatus::False, "RegistrationFailed", message);
     }
-    if latest.contains(&LaunchOutcome::Joined) {
+    if latest.iter().any(|(_, outcome)| *outcome == LaunchOutcome::Joined) {
         return FoundCondition::holds(condition);
     }
     let message = if latest.len() == outcomes.len() {

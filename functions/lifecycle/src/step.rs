@@ -7,6 +7,7 @@
 
 use tenon_domain::api::Node;
 use tenon_domain::api::pod::Readiness;
+use tenon_domain::boot::JOIN_CHECKS;
 use tenon_domain::claim::joining::REGISTRATION_TIMEOUT;
 use tenon_domain::claim::{Claim, ClaimState, LaunchedInstance, RemovalReason};
 use tenon_domain::evidence::Waiting;
@@ -21,6 +22,7 @@ use crate::gone::{gone, taken_by_ec2};
 use crate::input::{LifecycleInput, NodeSeen};
 use crate::plan::LOOK_AGAIN;
 use crate::repair::{self, Health, health};
+use crate::statuses::failed_check;
 use crate::{TERMINATION_POLL, node};
 
 /// How long after registration an uninitialised Node is reported. Most are initialised by then, and it is longer than
@@ -177,11 +179,8 @@ fn launched(claim: &Claim, instance: &LaunchedInstance, at: Timestamp, input: &L
         if let Some(step) = removal(claim, instance, Some(found), input) {
             return ClaimNext::step(step);
         }
-    } else if input.is_deleted_by_user(claim) {
-        let message = format!(
-            "terminating instance `{}`: NodeClaim `{}` or its NodePool was deleted before a Node joined",
-            instance.id, claim.name
-        );
+    } else if let Some(deleted) = input.deleted_by_user(claim) {
+        let message = format!("terminating instance `{}`: {deleted} before a Node joined", instance.id);
         return ClaimNext::step(terminating(instance, None, RemovalReason::Deleted, input.now, message));
     }
     let next = registration_timeout(claim, instance, seen, input);
@@ -206,9 +205,13 @@ fn registration_timeout(
         let minutes = REGISTRATION_TIMEOUT.as_mins();
         let console = input.console_of(instance);
         let console = console.map_or("", |_| "; this record has the end of its console output");
+        let failed = failed_check(&instance.id, input);
+        let failed = failed
+            .map(|(check, since)| format!(", and it fails its {check} status check since `{since:.0}`"));
         let message = format!(
-            "terminating instance `{}`: no Node joined within {minutes} minutes{console}",
-            instance.id
+            "terminating instance `{}`: no Node joined within {minutes} minutes{}: check {JOIN_CHECKS}{console}",
+            instance.id,
+            failed.unwrap_or_default()
         );
         ClaimNext::step(terminating(instance, None, RemovalReason::RegistrationTimeout, input.now, message))
     };
@@ -357,15 +360,15 @@ fn removal(
     let mut ends = None;
     let (reason, why) = if let Some(node) = found.filter(|node| node.meta.deleted_at.is_some()) {
         (RemovalReason::Deleted, format!("Node `{}` was deleted", node.name))
-    } else if input.is_deleted_by_user(claim) {
-        (RemovalReason::Deleted, "the NodeClaim or its NodePool was deleted".to_owned())
+    } else if let Some(deleted) = input.deleted_by_user(claim) {
+        (RemovalReason::Deleted, deleted)
     } else if let Some((found, _)) = announced(claim, input).filter(|(_, at)| *at <= input.now) {
         ends = found.starts_at.filter(|at| input.now < *at);
         let why = match found.starts_at {
             None => "EC2 recommends to move its pods".to_owned(),
             Some(at) => {
                 let waited = if found.at < input.now { ", and its budgets kept it until now" } else { "" };
-                format!("AWS Health announced a change of its instance at `{at}`{waited}")
+                format!("AWS Health announced a change of its instance at `{at:.0}`{waited}")
             }
         };
         (found.removal(), why)

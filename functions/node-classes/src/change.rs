@@ -6,6 +6,8 @@
 //! Invariants: an unchanged status is no change, unless its reservations are counted anew; free addresses alone make
 //! no record and wake nobody; the rejection of an image is recorded once, until its reasons change.
 
+use std::collections::BTreeSet;
+
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::class_status::{
     ClassStatus, Condition, ConditionStatus, ConditionType, ImageFault, ImageVariant, RejectedImage,
@@ -13,6 +15,7 @@ use tenon_domain::class_status::{
 };
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::wake::FunctionName;
+use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::port::ImageState;
 use tenon_state::image_query::ClassImages;
 
@@ -164,6 +167,15 @@ fn lost_images(images: &SelectedImages, previous: Option<&ClassStatus>, status: 
     previous.images.iter().filter_map(lost).collect()
 }
 
+/// The shifted zones of a class, for people.
+fn shifted_words(status: &ClassStatus, shifts: &BTreeSet<ShiftedZone>) -> String {
+    let name = |zone: &ShiftedZone| {
+        let in_zone = status.subnets.iter().find(|subnet| subnet.zone_id == zone.zone_id);
+        in_zone.map(|subnet| &subnet.zone)
+    };
+    shifts.iter().map(|zone| zone.words(name(zone))).collect::<Vec<_>>().join(", ")
+}
+
 fn record(
     input: &NodeClassesInput,
     selected: &SelectedImages,
@@ -185,7 +197,7 @@ fn record(
                 "not launching for EC2NodeClass `{}` in zones with a zonal shift of cluster `{}`: {}",
                 status.name,
                 input.cluster,
-                away.join(", ")
+                shifted_words(status, &shifts)
             );
             JournalRecord::new(subject, input.now, by, Decision::ZonalShiftActive, message)
         }

@@ -13,6 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::boot::BootFailure;
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::class_status::{
@@ -22,19 +23,24 @@ use tenon_domain::class_status::{
 use tenon_domain::image::BootMode;
 use tenon_domain::image_policy::{ImagePolicy, ImagePolicyError};
 use tenon_domain::labels::IMAGE_POLICY;
+use tenon_domain::wait::later;
 use tenon_ec2::port::{Image, ImageState};
 
 use crate::failed_image::{self, FailedImages};
 use crate::image_snapshots::UnfinishedSnapshots;
 use crate::judge_image::{ImageVerdict, judge, old_enough_at, warning};
-use crate::plan::{SelectedImages, later};
-use crate::resolve::{JudgedClass, named, not_allowed, owner_allowed, rank, refused};
+use crate::plan::SelectedImages;
+use crate::resolve::{JudgedClass, named, not_allowed, owner_allowed, owner_of, rank, refused};
+use crate::spec;
 
 /// The most rejected images that a status names.
 const REJECTED_SHOWN: usize = 5;
 
 /// How the message begins that says which images went.
 const GONE: &str = "no image matches `spec.amiSelectorTerms` any more";
+/// How the message begins and ends that says which images aren't available, and why.
+const NONE_AVAILABLE: &str = "no image that matches `spec.amiSelectorTerms` is available: ";
+const TAKEN_ONCE: &str = "; the class takes an image once it is available";
 
 /// How often pending snapshots are looked at.
 const SNAPSHOTS_EVERY: SignedDuration = SignedDuration::from_mins(1);
@@ -90,7 +96,7 @@ pub fn images(
     let slots = slots(judged, selected, found);
     match ImagePolicy::of(judged.class) {
         Ok(policy) => by_policy(judged, &policy, &slots, known),
-        Err(error) => as_before(&slots, known, &error),
+        Err(error) => as_before(judged, &slots, known, &error),
     }
 }
 
@@ -110,7 +116,7 @@ fn without_candidates(
     if available.iter().any(|image| owner_allowed(judged, image)) {
         return None;
     }
-    let names = named(available.iter().map(|image| format!("{} of owner {}", image.id, image.owner)));
+    let names = named(available.iter().map(|image| format!("{} of owner {}", image.id, owner_of(image))));
     let owners = named(judged.registry.allowed.image_owners.iter().cloned());
     Some(not_allowed(judged, &format!("images {names}"), &format!("owners {owners}")))
 }
@@ -134,23 +140,36 @@ fn none_available(
         );
     }
     if states.len() > 0 {
-        return format!(
-            "no image that matches `spec.amiSelectorTerms` is available: {}; the class takes an image once it is available",
-            named(states)
-        );
+        return format!("{NONE_AVAILABLE}{}{TAKEN_ONCE}", named(states));
     }
     // A class whose images went has none at the next look, and still says which they were.
     if known.previous.is_empty() && known.told.starts_with(GONE) {
         return known.told.to_owned();
     }
+    if let Some(lost) = known.previous.is_empty().then(|| lost_unavailable(known.told)).flatten() {
+        return gone(&lost);
+    }
     if known.previous.is_empty() {
         return "no image matches `spec.amiSelectorTerms`: correct the terms, or share the image".to_owned();
     }
-    let gone: Vec<String> = known.previous.iter().map(|image| image.id.to_string()).collect();
-    format!(
-        "{GONE}: EC2 doesn't return {}; make another image, or correct the terms",
-        named(gone.into_iter())
-    )
+    let ids: Vec<String> = known.previous.iter().map(|image| image.id.to_string()).collect();
+    gone(&named(ids.into_iter()))
+}
+
+fn gone(images: &str) -> String {
+    format!("{GONE}: EC2 doesn't return {images}; make another image, or correct the terms")
+}
+
+/// The images that were told as unavailable, each with its last state: an image may be disabled first and deregistered
+/// later, when the class has resolved to none for long.
+fn lost_unavailable(told: &str) -> Option<String> {
+    let states = told.strip_prefix(NONE_AVAILABLE)?.strip_suffix(TAKEN_ONCE)?;
+    let lost = states.split(", ").map(|one| {
+        let (id, state) = one.split_once(" is ")?;
+        let (state, more) = state.split_once('`')?;
+        Some(format!("{id}` (was {state}){more}"))
+    });
+    Some(lost.collect::<Option<Vec<_>>>()?.join(", "))
 }
 
 /// The allowed images. A pending one isn't judged before EC2 has made it.
@@ -209,7 +228,7 @@ fn by_policy(
             if let Some(warning) = warning(judged.class, image) {
                 choice.tell(warning);
             }
-            choice.resolved.push(resolved(*slot, image));
+            choice.resolved.push(resolved(judged.class, *slot, image));
         } else {
             // Nobody asks for an architecture of which no image is available.
             rejected.retain(|(image, _)| image.state == ImageState::Available);
@@ -315,8 +334,16 @@ impl ImageChoice {
 }
 
 /// The images that the class has, because nothing says which others it wants.
-fn as_before(slots: &Slots<'_>, known: KnownImages<'_>, error: &ImagePolicyError) -> ChosenImages {
-    let kept = slots.iter().filter_map(|(slot, images)| Some(resolved(*slot, kept(*slot, images, known)?)));
+fn as_before(
+    judged: JudgedClass<'_>,
+    slots: &Slots<'_>,
+    known: KnownImages<'_>,
+    error: &ImagePolicyError,
+) -> ChosenImages {
+    let kept = slots.iter().filter_map(|(slot, images)| {
+        let image = kept(*slot, images, known)?;
+        Some(resolved(judged.class, *slot, image))
+    });
     let kept: Vec<ResolvedImage> = kept.collect();
     if kept.is_empty() {
         let message = format!("{error}; correct the annotation, or remove it");
@@ -337,8 +364,10 @@ fn kept<'a>(slot: Slot, images: &[&'a Image], known: KnownImages<'_>) -> Option<
     images.iter().copied().find(|image| image.id == *held && image.state == ImageState::Available)
 }
 
-fn resolved(slot: Slot, image: &Image) -> ResolvedImage {
+fn resolved(class: &Ec2NodeClass, slot: Slot, image: &Image) -> ResolvedImage {
     let (architecture, variant) = slot;
+    let named = spec::named_snapshots(class).into_iter();
+    let own = named.filter(|(device, id)| image.facts.snapshot(device) == Some(*id));
     ResolvedImage {
         id: image.id.clone(),
         name: image.name.clone(),
@@ -346,6 +375,7 @@ fn resolved(slot: Slot, image: &Image) -> ResolvedImage {
         variant,
         boot_mode: image.facts.boot_mode.filter(|mode| *mode != BootMode::UefiPreferred),
         created_at: image.created_at.unwrap_or(Timestamp::UNIX_EPOCH),
+        own_snapshots: own.map(|(device, id)| (device.to_owned(), id.to_owned())).collect(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tenon_domain::id::{ClusterName, NodeClassName};
 use tenon_runtime::{HandlerError, Ports};
 use tenon_state::step::Change as Changed;
-use tenon_table::items::{self, keys};
+use tenon_table::items::{self, DecisionCounter, keys};
 use tenon_table::{Commit, CommitError, Expect, Table, Write};
 
 use crate::change::{ChangeReach, ClassChange};
@@ -43,16 +43,17 @@ fn class_commit(cluster: &ClusterName, change: &ClassChange) -> Commit {
     let before = change.before.map_or(Expect::Absent, Expect::Revision);
     let item = ClassItem { status: change.status.clone(), images: change.images.clone() };
     let mut changed = Changed::of(cluster);
-    changed.replace(before, items::set(keys::node_class(cluster, &change.status.name), &item));
+    let key = keys::node_class(cluster, &change.status.name);
+    changed.replace(before, items::set(key.clone(), &item));
     match change.reach {
         ChangeReach::Planners => changed.count(),
         ChangeReach::Nobody => {}
     }
     if let Some(record) = &change.record {
-        changed.record(record, change.status.revision);
+        changed.record(record, DecisionCounter::Subject(change.status.revision));
     }
     for rejection in &change.rejections {
-        changed.record(&rejection.record, change.status.revision);
+        changed.record(&rejection.record, DecisionCounter::Item(&key, change.status.revision));
     }
     changed.commit()
 }

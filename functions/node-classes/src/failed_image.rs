@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use tenon_domain::api::Ec2NodeClass;
-use tenon_domain::boot::{BootFailure, BootFault, BootForm, BootRecord};
+use tenon_domain::boot::{BootFailure, BootFault, BootForm, BootRecord, JOIN_CHECKS};
 use tenon_domain::class_status::{ClassStatus, ConditionReason, ImageFault, ImageRejection, RejectedImage};
 use tenon_domain::id::ImageId;
 use tenon_domain::launch_verdict::VALIDATION_REFRESH;
@@ -128,7 +128,7 @@ fn message(failure: &BootFailure) -> String {
         BootFault::NeverJoined => format!("never joined: instance `{instance}` ran, and {message}"),
     };
     format!(
-        "{what}; {}; next try at {}, or when the class or its annotation `{VALIDATION_REFRESH}` changes",
+        "{what}; {}; next try at {:.0}, or when the class or its annotation `{VALIDATION_REFRESH}` changes",
         remedy(failure),
         failure.until()
     )
@@ -142,14 +142,14 @@ fn remedy(failure: &BootFailure) -> String {
             "check the snapshots of the image and of `spec.blockDeviceMappings`".to_owned()
         }
         BootFault::LaunchFailed => {
-            "if a volume is encrypted, check that its KMS key is enabled, and that the key's policy allows the \
-             provisioner's role, and for spot the role `AWSServiceRoleForEC2Spot`, `kms:CreateGrant`, `kms:Decrypt`, \
-             `kms:DescribeKey`, `kms:GenerateDataKeyWithoutPlaintext` and `kms:ReEncrypt*`"
+            "if a volume is encrypted, check that its KMS key is enabled, and that the key's policy allows the cluster's \
+             launch role (the output `LaunchRoleArn` of its stack), and for spot the role `AWSServiceRoleForEC2Spot`, \
+             `kms:CreateGrant`, `kms:Decrypt`, `kms:DescribeKey`, `kms:GenerateDataKeyWithoutPlaintext` and \
+             `kms:ReEncrypt*`"
                 .to_owned()
         }
         BootFault::NeverJoined => format!(
-            "check its boot (`aws ec2 get-console-output --instance-id {}`, while EC2 has it), the user data, and the way \
-             to the API server",
+            "check its boot (`aws ec2 get-console-output --instance-id {}`, while EC2 has it), {JOIN_CHECKS}",
             failure.instance
         ),
     }

@@ -98,7 +98,7 @@ fn policy_reasons(judged: JudgedClass<'_>, policy: &ImagePolicy, image: &Image) 
     let age = policy.minimum_age_text();
     match old_enough_at(policy, image) {
         Some(at) if judged.now < at => {
-            reject(ImageFault::TooYoung, format!("is younger than {age} until {at}"));
+            reject(ImageFault::TooYoung, format!("is younger than {age} until {at:.0}"));
         }
         None if !policy.minimum_age.is_zero() => {
             reject(ImageFault::TooYoung, format!("has no creation time, so its age may be less than {age}"));

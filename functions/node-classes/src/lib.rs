@@ -39,9 +39,7 @@ use tenon_domain::report::Report;
 use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_runtime::{Handler, HandlerError, Ports, WakeScope};
 use tenon_snapshot::snapshot::ChunkCaches;
-use tenon_state::heads::sharpness;
 use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, run};
-use tenon_table::Consistency;
 
 use crate::commit::CommittedClasses;
 use crate::news::RegionImages;
@@ -102,9 +100,8 @@ impl Handler for NodeClasses {
         // A failing cluster doesn't stop the others.
         let mut failed = None;
         for cluster in clusters {
-            let (chunks, sharpness) = (&self.chunks, sharpness(causes));
-            let pass =
-                ClassesPass { ports, cluster: &cluster, chunks, images: &images, told: &told, sharpness };
+            let (cluster, chunks) = (&cluster, &self.chunks);
+            let pass = ClassesPass { ports, cluster, chunks, images: &images, told: &told, causes };
             if let Err(error) = run(&pass).await {
                 failed = Some(error);
             }
@@ -120,7 +117,7 @@ struct ClassesPass<'a, P> {
     chunks: &'a ChunkCaches,
     images: &'a RegionImages,
     told: &'a ClassesWake,
-    sharpness: Consistency,
+    causes: &'a [WakeCause],
 }
 
 /// The result of a pass's observations.
@@ -150,7 +147,7 @@ impl<P: Ports> Pass for ClassesPass<'_, P> {
 
     async fn observe(&self, _: &mut NodeClassesDone) -> Result<Option<NodeClassesObservation>, HandlerError> {
         let mut chunks = self.chunks.take(self.cluster);
-        let look = ClassesLook { told: self.told, images: self.images, sharpness: self.sharpness };
+        let look = ClassesLook { told: self.told, images: self.images, causes: self.causes };
         let observed = observe::observe(self.ports, self.cluster, look, &mut chunks).await;
         self.chunks.put(self.cluster, chunks);
         observed
@@ -208,6 +205,7 @@ impl<P: Ports> Pass for ClassesPass<'_, P> {
             before: observed.before,
             waits: Waits::Deadline,
             offerings: Vec::new(),
+            offerings_at: None,
         });
         let wake_at = looked.plan.as_ref().and_then(|plan| plan.retry_after).and_then(after);
         End { seen, wake_at }

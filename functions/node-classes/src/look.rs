@@ -18,14 +18,15 @@ use tenon_domain::class_status::{
 use tenon_domain::id::ClusterName;
 use tenon_domain::placement::ResolvedPlacementGroup;
 use tenon_domain::unavailable::RequestDigest;
+use tenon_domain::wait::later;
 use tenon_ec2::port::Image;
 use tenon_ec2::{ClassPart, Ec2Error, blame, right_of};
 use tenon_runtime::error::chain;
 
-use crate::plan::{AnsweredReservations, Answers, NodeClassesInput, PartAnswer, RETRY_AFTER, later};
+use crate::plan::{AnsweredReservations, Answers, NodeClassesInput, PartAnswer, RETRY_AFTER};
 use crate::profile::{self, JudgedProfile};
 use crate::resolve::{self, JudgedClass};
-use crate::{spec, spec_form};
+use crate::{refused_image, spec, spec_form};
 
 mod images;
 mod shifts;
@@ -239,7 +240,8 @@ impl ClassLook<'_> {
         profile: Option<&SeenProfile>,
     ) -> Option<RefusedLaunch> {
         let known = self.previous.filter(|known| known.spec_digest == spec_form::digest(self.class))?;
-        let mark = self.input.refused.get(&self.class.name)?;
+        let mark = self.input.refused.get(&self.class.name);
+        let mark = mark.filter(|mark| !refused_image::is_over(mark, known, self.input.now))?;
         let ids = |images: &[ResolvedImage]| images.iter().map(|image| image.id.clone()).collect::<Vec<_>>();
         if let Seen::Holds(images) = images
             && ids(images) != ids(&known.images)
@@ -255,7 +257,7 @@ impl ClassLook<'_> {
         let remedy = part.map_or("check the class's spec", ClassPart::remedy);
         let until = mark.blocked_until().min(mark.last_resort_at());
         let next = if until > self.input.now {
-            format!("next launch at `{until}`, or when the class changes")
+            format!("next launch at `{until:.0}`, or when the class changes")
         } else {
             "the next pending pod is launched for, and decides".to_owned()
         };

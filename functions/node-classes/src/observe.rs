@@ -9,16 +9,16 @@ use tenon_domain::boot::BootRecord;
 use tenon_domain::catalog::CapacityType;
 use tenon_domain::class_status::{ClassStatus, Seen};
 use tenon_domain::evidence::{Waiting, require_heard};
-use tenon_domain::id::{ClusterName, ImageId, NodeClassName, Region};
+use tenon_domain::id::{ClaimName, ClusterName, ImageId, NodeClassName, Region};
 use tenon_domain::registry::{FeatureGate, Registry};
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Snapshot;
 use tenon_domain::unavailable::{Mark, MarkState, RequestDigest, UnavailableKey};
-use tenon_domain::wake::FunctionName;
+use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_ec2::port::cluster_arn;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_snapshot::snapshot::{self, ChunkCache, ReadError, SnapshotTooLarge};
-use tenon_state::heads::{Heads, Watch, glance};
+use tenon_state::heads::{Heads, Watch, glance, sharpness};
 use tenon_state::image_query::SweptImages;
 use tenon_state::pass::wake_when_due;
 use tenon_state::view::{ClusterView, ReadAlready, Want, Wants, form_error};
@@ -70,12 +70,12 @@ pub(crate) struct NodeClassesObservation {
 /// Why and how a look at a cluster's classes begins.
 #[derive(Clone, Copy)]
 pub(crate) struct ClassesLook<'a> {
-    /// The causes.
+    /// What they tell of images, shifts and launches.
     pub(crate) told: &'a ClassesWake,
     /// The records of the region's images.
     pub(crate) images: &'a RegionImages,
-    /// The consistency of the glance.
-    pub(crate) sharpness: Consistency,
+    /// The wake's causes.
+    pub(crate) causes: &'a [WakeCause],
 }
 
 /// Reads the input of the plan; `None` if nothing changed.
@@ -103,9 +103,9 @@ pub(crate) async fn observe<P: Ports>(
         any_image || told.launches || (told.shifts && leaves_shifted_zones(ports, cluster).await?);
     let mut known = ReadAlready::default();
     if !everything {
-        let heads = glance(ports, cluster, WANTS, look.sharpness).await?;
+        let heads = glance(ports, cluster, WANTS, sharpness(look.causes)).await?;
         if ends(&heads, ports.now()) {
-            wake_when_due(ports, cluster, &heads).await;
+            wake_when_due(ports, cluster, &heads, look.causes).await;
             return Ok(None);
         }
         known.heads = heads.strong();
@@ -233,7 +233,7 @@ async fn judged<P: Ports>(
         image_snapshots::unfinished(ports.ec2(), &installation.account, &looked, &view.classes).await;
     let refusals = refusal_keys(&installation.region, cluster, view.classes.values());
     let RefusedLaunches { refused, spot_refused } = refused_launches(now, &refusals, &marks)?;
-    let gone = gone(ports, cluster, &snapshot, &mut view).await?;
+    let EndingClasses { gone, used } = ending(ports, cluster, &snapshot, &mut view).await?;
     let generations = Generations { snapshot: snapshot.generation, ..Generations::default() };
     let look_at = view.seen.as_ref().and_then(|seen| seen.deadline).unwrap_or(now);
     let input = NodeClassesInput {
@@ -249,6 +249,7 @@ async fn judged<P: Ports>(
         boots,
         verdicts: view.verdicts,
         gone,
+        used,
         unreadable: snapshot.unreadable.into_iter().filter(|object| object.kind == "EC2NodeClass").collect(),
         snapshot: snapshot.generation,
         scope,
@@ -390,27 +391,44 @@ fn ends(heads: &Heads, now: Timestamp) -> bool {
     heads.seen.as_ref().is_some_and(|seen| seen.unchanged(now, &generations))
 }
 
-/// Deleted classes: a fresh snapshot has them neither as readable nor as unreadable, and no claim uses them.
-async fn gone<P: Ports>(
+/// Deleted classes.
+struct EndingClasses {
+    /// A fresh snapshot has them neither as readable nor as unreadable, and no claim uses them.
+    gone: BTreeSet<NodeClassName>,
+    /// The snapshot has them, with their claims that haven't ended.
+    used: BTreeMap<NodeClassName, BTreeSet<ClaimName>>,
+}
+
+async fn ending<P: Ports>(
     ports: &P,
     cluster: &ClusterName,
     snapshot: &Snapshot,
     view: &mut ClusterView,
-) -> Result<BTreeSet<NodeClassName>, HandlerError> {
-    if require_heard(snapshot.seen_at, ports.now()).is_err() {
-        return Ok(BTreeSet::new());
-    }
-    let mut there: BTreeSet<&str> = snapshot.node_classes.iter().map(|class| class.name.as_str()).collect();
-    there.extend(snapshot.unreadable.iter().map(|object| object.name.as_str()));
-    let mut gone: BTreeSet<NodeClassName> =
-        view.classes.keys().filter(|name| !there.contains(name.as_str())).cloned().collect();
-    if !gone.is_empty() {
+) -> Result<EndingClasses, HandlerError> {
+    let deleted = snapshot.node_classes.iter().filter(|class| class.meta.deleted_at.is_some());
+    let mut used: BTreeMap<NodeClassName, BTreeSet<ClaimName>> =
+        deleted.map(|class| (class.name.clone(), BTreeSet::new())).collect();
+    let mut gone = lacking(snapshot, view, ports.now());
+    if !gone.is_empty() || !used.is_empty() {
         view.add(ports, cluster, &BTreeSet::from([Want::Claims])).await?;
         for claim in view.claims.values() {
             gone.remove(&claim.class);
+            if let Some(users) = used.get_mut(&claim.class).filter(|_| !claim.phase().is_final()) {
+                users.insert(claim.name.clone());
+            }
         }
     }
-    Ok(gone)
+    Ok(EndingClasses { gone, used })
+}
+
+/// Classes that a fresh snapshot lacks.
+fn lacking(snapshot: &Snapshot, view: &ClusterView, now: Timestamp) -> BTreeSet<NodeClassName> {
+    if require_heard(snapshot.seen_at, now).is_err() {
+        return BTreeSet::new();
+    }
+    let mut there: BTreeSet<&str> = snapshot.node_classes.iter().map(|class| class.name.as_str()).collect();
+    there.extend(snapshot.unreadable.iter().map(|object| object.name.as_str()));
+    view.classes.keys().filter(|name| !there.contains(name.as_str())).cloned().collect()
 }
 
 fn read_error(error: ReadError) -> HandlerError {

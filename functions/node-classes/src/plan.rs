@@ -13,14 +13,15 @@ use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::boot::BootRecord;
 use tenon_domain::class_status::{ClassStatus, ConditionType, ImageVariant};
 use tenon_domain::evidence::Waiting;
-use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
+use tenon_domain::id::{ClaimName, ClusterName, ImageId, NodeClassName};
 use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::launch_verdict::ClassVerdicts;
 use tenon_domain::registry::Registry;
-use tenon_domain::report::{Finding, Report};
+use tenon_domain::report::{CLASS_IN_USE, Finding, Report, stays_while_used};
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::snapshot::Unreadable;
 use tenon_domain::unavailable::Mark;
+use tenon_domain::wait::later;
 use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::Ec2Error;
 use tenon_ec2::port::{
@@ -72,6 +73,8 @@ pub struct NodeClassesInput {
     pub verdicts: BTreeMap<NodeClassName, ClassVerdicts>,
     /// Classes that a fresh snapshot doesn't have and that no claim uses.
     pub gone: BTreeSet<NodeClassName>,
+    /// Classes that are deleted, with the claims that still use them.
+    pub used: BTreeMap<NodeClassName, BTreeSet<ClaimName>>,
     /// Classes that the agent reported and that can't be read.
     pub unreadable: Vec<Unreadable>,
     /// The generation of the snapshot.
@@ -202,6 +205,11 @@ pub fn due(class: &Ec2NodeClass, status: Option<&ClassStatus>, now: Timestamp) -
 pub fn plan(input: &NodeClassesInput) -> (NodeClassesPlan, Report) {
     let mut report = Report::default();
     report.unreadable(&input.unreadable);
+    for (class, claims) in input.used.iter().filter(|(_, claims)| !claims.is_empty()) {
+        let subject = Subject { kind: SubjectKind::Class, name: class.to_string() };
+        let why = format!("it {}", stays_while_used(&claims.iter().map(ClaimName::as_str).collect()));
+        report.tell(Finding::waiting(subject, CLASS_IN_USE, "{} is being deleted", why));
+    }
     let mut changes = Vec::new();
     let shifts = input.looked.iter().any(|(_, answers)| answers.shifts.is_some());
     let every = if shifts { SHIFTS_EVERY } else { LOOK_EVERY };
@@ -228,7 +236,8 @@ pub fn plan(input: &NodeClassesInput) -> (NodeClassesPlan, Report) {
     }
     let gone = input.gone.iter().filter_map(|name| Some((name.clone(), input.statuses.get(name)?.revision)));
     // Without a finding and a wait, the record of the last look stays right.
-    let unrecorded = input.scope == LookScope::Images && soonest.is_none() && input.unreadable.is_empty();
+    let is_silent = input.unreadable.is_empty() && input.used.is_empty();
+    let unrecorded = input.scope == LookScope::Images && soonest.is_none() && is_silent;
     let gone = gone.collect();
     (NodeClassesPlan { changes, gone, look_at: next, retry_after: soonest, unrecorded }, report)
 }
@@ -247,9 +256,4 @@ fn tell_kept(report: &mut Report, class: &NodeClassName, kept: &BTreeSet<Conditi
     );
     let found = Finding::waiting(subject, "NoAnswer", "keeping what {} last resolved to", why);
     report.tell(found.condition(kept.join(" ")));
-}
-
-/// The moment so much later.
-pub(crate) fn later(now: Timestamp, by: SignedDuration) -> Timestamp {
-    now.saturating_add(by).unwrap_or(now)
 }

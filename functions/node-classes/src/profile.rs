@@ -10,11 +10,10 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::api::node_class::{InstanceProfile, NodeIdentity};
 use tenon_domain::class_status::{ConditionReason, Seen, SeenProfile};
 use tenon_domain::registry::Allowances;
+use tenon_domain::wait::later;
 use tenon_ec2::port::InstanceProfileFacts;
 use tenon_ec2::{Ec2Error, right_of};
 use tenon_runtime::error::chain;
-
-use crate::plan::later;
 
 /// How long EC2 may not know a new profile or its role. IAM is eventually consistent, and gives no bound
 /// (docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot.html, "Changes that I make are not always immediately

@@ -229,10 +229,25 @@ pub(crate) fn is_deprecated(image: &Image, now: Timestamp) -> bool {
     image.deprecated_at.is_some_and(|at| at <= now)
 }
 
-/// Whether the cluster may use images of this one's owner.
+/// Owners that IAM compares by their alias instead of their account: `ec2:Owner` in the Service Authorization Reference,
+/// read November 2026.
+const OWNERS_BY_ALIAS: [&str; 2] = ["amazon", "aws-marketplace"];
+
+/// The image's owner as the cluster's stack has to name it, so that its launch role may launch the image.
+pub(crate) fn owner_of(image: &Image) -> &str {
+    let alias = image.owner_alias.as_deref().filter(|alias| OWNERS_BY_ALIAS.contains(alias));
+    alias.unwrap_or(&image.owner)
+}
+
+/// Whether the cluster may use images of this one's owner. The launch role's policy has the same list: an account of AWS
+/// doesn't stand for its alias.
 pub(crate) fn owner_allowed(judged: JudgedClass<'_>, image: &Image) -> bool {
     let owners = &judged.registry.allowed.image_owners;
-    owners.iter().any(|owner| is_owned_by(image, owner, judged.account))
+    let by_alias = owner_of(image) != image.owner;
+    owners.iter().any(|owner| match by_alias {
+        true => owner == owner_of(image),
+        false => is_owned_by(image, owner, judged.account),
+    })
 }
 
 /// Whether an owner is the image's: its account, its alias, or `self` for the installation's account.

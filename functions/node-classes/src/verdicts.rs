@@ -21,10 +21,10 @@ use tenon_domain::launch_verdict::{
 };
 use tenon_domain::registry::FeatureGate;
 use tenon_domain::unavailable::RequestDigest;
+use tenon_domain::wait::later;
 use tenon_state::cluster::judged_request;
 
 use crate::look::ClassLook;
-use crate::plan::later;
 
 /// When a class that awaits a verdict is looked at again, should the wake for it be lost.
 const LOOK_EVERY: SignedDuration = SignedDuration::from_mins(5);
@@ -110,10 +110,12 @@ fn judge(judged: JudgedVerdicts<'_>) -> (Seen<()>, Option<ValidationNote>) {
                 told.push(format!("{message}; the first launch has one instance, and decides"));
             }
             Some(VerdictOutcome::Denied { reason, message, image: _ }) => {
-                let again =
-                    if message.starts_with(NO_LAUNCH) { "Tenon tries again" } else { "Tenon asks EC2 again" };
-                let message =
-                    format!("{message}; {again} within 5 minutes, or at once when the class changes");
+                let again = if message.starts_with(NO_LAUNCH) {
+                    "Tenon tries again within an hour"
+                } else {
+                    "Tenon asks EC2 again within 5 minutes"
+                };
+                let message = format!("{message}; {again}, or at once when the class changes");
                 return (Seen::Refused { reason: *reason, message }, None);
             }
         }
@@ -191,7 +193,7 @@ mod tests {
         let message = format!("{NO_LAUNCH}: invalid user data");
         let reason = ConditionReason::LaunchRefused;
         let told = "False LaunchRefused: no launch can be made from the class: invalid user data; Tenon tries again \
-                    within 5 minutes, or at once when the class changes";
+                    within an hour, or at once when the class changes";
         check(Some(VerdictOutcome::Denied { reason, message, image: None }), None, told);
     }
 

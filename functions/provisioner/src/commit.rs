@@ -20,7 +20,7 @@ use crate::execute::{CallPace, DueLaunch, SentLaunches, send_each};
 /// When a plan is repeated after the table throttled it for longer than an invocation waits.
 const THROTTLED_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 
-/// Commits groups, each of which is one launch, and sends the launches.
+/// Commits groups, of which the first ones are a launch each, and sends the launches.
 ///
 /// # Errors
 /// [`HandlerError`] for anything but a lost race and throttling.

@@ -8,7 +8,7 @@
 
 use jiff::Timestamp;
 use tenon_domain::class_status::ConditionReason;
-use tenon_domain::launch_verdict::{LAUNCH_COUNTS_FOR, VerdictOutcome};
+use tenon_domain::launch_verdict::{LAUNCH_COUNTS_FOR, LaunchVerdict, VerdictOutcome};
 use tenon_ec2::port::FleetItemError;
 use tenon_ec2::{
     AuthorizationMessages, Denial, DenialCause, Ec2Error, ErrorClass, blame, classify, encoded_message,
@@ -41,125 +41,172 @@ pub(crate) fn known(action: &str, decoded: Option<&str>, words: &str) -> Denial 
 
 /// What a denied launch says of its class.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct DeniedLaunch {
-    /// The denied call.
-    reason: ConditionReason,
-    /// A sentence with the remedy.
-    message: String,
+pub(crate) enum DeniedLaunch {
+    /// The function can't take the cluster's launch role.
+    WithoutRole {
+        /// A sentence with the remedy.
+        remedy: String,
+    },
+    /// EC2 denies a call.
+    Call {
+        /// The condition's reason.
+        reason: ConditionReason,
+        /// What EC2's words and STS tell of it.
+        denial: Denial,
+    },
 }
 
 impl DeniedLaunch {
-    /// Reads an answer that is [`told`]. `None` if EC2 launched an instance or refused anything for another reason, or
-    /// if a part of the class is to blame: its mark tells that.
-    pub(crate) fn read(answer: &LaunchAnswer) -> Option<Self> {
-        match answer {
-            LaunchAnswer::Refused(error) => Self::of_call(error),
-            LaunchAnswer::Fleet(result) if result.instances.is_empty() => Self::of_items(&result.errors),
+    /// Reads an answer. `None` if EC2 launched an instance or refused anything for another reason, or if a part of the
+    /// class is to blame: its mark tells that.
+    pub(crate) fn read(told: &ToldAnswer) -> Option<Self> {
+        let denial = told.denial.clone();
+        match &told.answer {
+            LaunchAnswer::Refused(error) => Self::of_call(error, denial),
+            LaunchAnswer::Fleet(result) if result.instances.is_empty() => {
+                let denial = denial.filter(|_| result.errors.iter().all(is_denied))?;
+                Some(Self::Call { reason: ConditionReason::RunInstancesAuthCheckFailed, denial })
+            }
             LaunchAnswer::Fleet(_) | LaunchAnswer::Found(_) => None,
         }
     }
 
-    fn of_call(error: &Ec2Error) -> Option<Self> {
+    fn of_call(error: &Ec2Error, denial: Option<Denial>) -> Option<Self> {
         if let Some(remedy) = error.without_launch_role() {
-            let reason = ConditionReason::CreateLaunchTemplateAuthCheckFailed;
-            return Some(Self { reason, message: remedy.to_owned() });
+            return Some(Self::WithoutRole { remedy: remedy.to_owned() });
         }
-        let Ec2Error::Unauthorized { action, decoded, message } = error else { return None };
-        if blame(&error.to_string()).is_some() {
-            return None;
-        }
-        let denial = known(action, decoded.as_deref(), message);
-        let message = match decoded {
-            // It is a denial's own sentence already.
-            Some(told) if told.starts_with(DENIES) => told.clone(),
-            Some(_) | None => denial.to_string(),
-        };
+        let Ec2Error::Unauthorized { action, .. } = error else { return None };
+        let denial = denial.filter(|_| blame(&error.to_string()).is_none())?;
         let reason = if action == MAKES_TEMPLATE {
             ConditionReason::CreateLaunchTemplateAuthCheckFailed
-        } else if message.contains(RIGHT_TO_LAUNCH) {
+        } else if denial.action == right_of(LAUNCHES) {
             ConditionReason::RunInstancesAuthCheckFailed
         } else {
             ConditionReason::CreateFleetAuthCheckFailed
         };
-        Some(Self { reason, message })
+        Some(Self::Call { reason, denial })
     }
 
-    fn of_items(errors: &[FleetItemError]) -> Option<Self> {
-        let is_denied = |error: &FleetItemError| {
-            classify(&error.code, &error.message) == ErrorClass::Unauthorized
-                && blame(&format!("{}: {}", error.code, error.message)).is_none()
+    /// What it means to the class, beside the verdict before it. A policy that denies instances explicitly may be about
+    /// some types, subnets or images, and others may be launched: it is a warning where launches are known to be allowed.
+    /// It never makes a denied or doubted class a trusted one.
+    pub(crate) fn outcome(&self, before: Option<&LaunchVerdict>, now: Timestamp) -> VerdictOutcome {
+        let (reason, denial) = match self {
+            Self::WithoutRole { remedy } => {
+                let reason = ConditionReason::CreateLaunchTemplateAuthCheckFailed;
+                return VerdictOutcome::Denied { reason, message: remedy.clone(), image: None };
+            }
+            Self::Call { reason, denial } => (*reason, denial),
         };
-        let first = errors.first().filter(|_| errors.iter().all(is_denied))?;
-        let message = if first.message.starts_with(DENIES) {
-            first.message.clone()
-        } else {
-            Denial::read(&right_of(LAUNCHES), &first.message).to_string()
-        };
-        Some(Self { reason: ConditionReason::RunInstancesAuthCheckFailed, message })
-    }
-
-    /// What it means to the class. A policy that denies instances may be about some types, subnets or images: where it
-    /// denies them explicitly, or others were launched lately, it is a warning.
-    pub(crate) fn outcome(&self, launched_at: Option<Timestamp>, now: Timestamp) -> VerdictOutcome {
+        let message = denial.to_string();
+        let launched_at = before.and_then(|before| before.launched_at);
         let launches = launched_at.is_some_and(|at| now.duration_since(at) <= LAUNCH_COUNTS_FOR);
-        let Self { reason, message } = self;
-        if *reason != ConditionReason::RunInstancesAuthCheckFailed {
-            return VerdictOutcome::Denied { reason: *reason, message: message.clone(), image: None };
-        }
-        if launches {
+        let is_of_instances = reason == ConditionReason::RunInstancesAuthCheckFailed;
+        if is_of_instances && launches {
             let message = format!("{message}; other launches from the class succeeded within the last day");
-            VerdictOutcome::Warned { message }
-        } else if message.contains(EXPLICITLY) {
-            VerdictOutcome::Warned { message: message.clone() }
-        } else {
-            VerdictOutcome::Denied { reason: *reason, message: message.clone(), image: None }
+            return VerdictOutcome::Warned { message };
+        }
+        match denial.cause {
+            DenialCause::Denied(_) if is_of_instances => match before.map(|before| &before.outcome) {
+                Some(VerdictOutcome::Allowed | VerdictOutcome::Warned { .. }) => {
+                    VerdictOutcome::Warned { message }
+                }
+                Some(VerdictOutcome::Doubted { .. } | VerdictOutcome::Unused { .. }) | None => {
+                    VerdictOutcome::Doubted { message }
+                }
+                Some(VerdictOutcome::Denied { .. }) => {
+                    VerdictOutcome::Denied { reason, message, image: None }
+                }
+            },
+            DenialCause::Denied(_) | DenialCause::NotAllowed(_) | DenialCause::Untold => {
+                VerdictOutcome::Denied { reason, message, image: None }
+            }
         }
     }
 }
 
-/// A launch's answer with denials as they may be stored: without principals, ids and encoded messages. One message is
-/// decoded: the others are about the same right.
-pub(crate) async fn told<P: Ports>(ports: &P, answer: LaunchAnswer) -> LaunchAnswer {
+/// A launch's answer with denials as they may be stored: without principals, ids and encoded messages.
+#[derive(Debug)]
+pub(crate) struct ToldAnswer {
+    /// The answer.
+    pub(crate) answer: LaunchAnswer,
+    /// The denial of the call, or of the fleet's first denied item.
+    denial: Option<Denial>,
+}
+
+impl ToldAnswer {
+    /// Whether the whole call is denied because EC2 doesn't find a template of it.
+    pub(crate) fn is_of_unseen_template(&self) -> bool {
+        let denial = self.denial.as_ref().filter(|_| matches!(self.answer, LaunchAnswer::Refused(_)));
+        denial.is_some_and(Denial::is_of_unseen_template)
+    }
+
+    /// The answer that EC2 gives whoever may use every template.
+    pub(crate) fn of_missing_template() -> Self {
+        let message = "EC2 doesn't have a launch template of the request";
+        let error = Ec2Error::from_code("CreateFleet", TEMPLATE_MISSING, message);
+        Self { answer: LaunchAnswer::Refused(error), denial: None }
+    }
+}
+
+/// EC2's code of a template that doesn't exist.
+const TEMPLATE_MISSING: &str = "InvalidLaunchTemplateName.NotFoundException";
+
+/// Makes an answer fit to be stored. One message is decoded: the others are about the same right.
+pub(crate) async fn told<P: Ports>(ports: &P, answer: LaunchAnswer) -> ToldAnswer {
     match answer {
-        LaunchAnswer::Refused(Ec2Error::Unauthorized { action, decoded: None, message })
-            if says_more(&message) =>
-        {
-            let decoded = Some(denial(ports, &action, &message).await.to_string());
-            LaunchAnswer::Refused(Ec2Error::Unauthorized { action, decoded, message })
+        LaunchAnswer::Refused(Ec2Error::Unauthorized { action, decoded: None, message }) => {
+            let denial = denial(ports, &action, &message).await;
+            let decoded = says_more(&message).then(|| denial.to_string());
+            let answer = LaunchAnswer::Refused(Ec2Error::Unauthorized { action, decoded, message });
+            ToldAnswer { answer, denial: Some(denial) }
         }
-        LaunchAnswer::Refused(Ec2Error::Unauthorized { action, decoded: Some(words), message })
-            if Denial::read("", &words).cause != DenialCause::Untold =>
-        {
-            let decoded = Some(known(&action, Some(&words), &message).to_string());
-            LaunchAnswer::Refused(Ec2Error::Unauthorized { action, decoded, message })
+        LaunchAnswer::Refused(Ec2Error::Unauthorized { action, decoded: Some(words), message }) => {
+            let denial = known(&action, Some(&words), &message);
+            let is_told = Denial::read("", &words).cause != DenialCause::Untold;
+            let decoded = Some(if is_told { denial.to_string() } else { words });
+            let answer = LaunchAnswer::Refused(Ec2Error::Unauthorized { action, decoded, message });
+            ToldAnswer { answer, denial: Some(denial) }
         }
         LaunchAnswer::Fleet(mut result) => {
-            let mut encoded: Option<String> = None;
-            for error in result.errors.iter_mut().filter(|error| says_more(&error.message)) {
-                let plain = Denial::read(&right_of(LAUNCHES), &error.message);
-                error.message = match (plain.cause, &encoded) {
-                    (DenialCause::Denied(_) | DenialCause::NotAllowed(_), _) => plain.to_string(),
-                    (DenialCause::Untold, Some(told)) => told.clone(),
-                    (DenialCause::Untold, None) => {
-                        let told = denial(ports, LAUNCHES, &error.message).await.to_string();
-                        encoded.insert(told).clone()
-                    }
-                };
-            }
-            LaunchAnswer::Fleet(result)
+            let denial = told_items(ports, &mut result.errors).await;
+            ToldAnswer { answer: LaunchAnswer::Fleet(result), denial }
         }
-        answer @ (LaunchAnswer::Refused(_) | LaunchAnswer::Found(_)) => answer,
+        answer @ (LaunchAnswer::Refused(_) | LaunchAnswer::Found(_)) => ToldAnswer { answer, denial: None },
     }
+}
+
+/// Writes each denial's own sentence. Returns the first one.
+async fn told_items<P: Ports>(ports: &P, errors: &mut [FleetItemError]) -> Option<Denial> {
+    let (mut first, mut decoded) = (None, None::<Denial>);
+    for error in errors {
+        let plain = Denial::read(&right_of(LAUNCHES), &error.message);
+        let found = match (plain.cause, &decoded) {
+            (DenialCause::Untold, Some(known)) if says_more(&error.message) => known.clone(),
+            (DenialCause::Untold, None) if says_more(&error.message) => {
+                let asked = denial(ports, LAUNCHES, &error.message).await;
+                decoded.insert(asked).clone()
+            }
+            (DenialCause::Denied(_) | DenialCause::NotAllowed(_) | DenialCause::Untold, _) => plain,
+        };
+        if says_more(&error.message) {
+            error.message = found.to_string();
+        }
+        if is_denied(error) {
+            first.get_or_insert(found);
+        }
+    }
+    first
+}
+
+/// Whether it is a denied call, and no part of the class is to blame.
+fn is_denied(error: &FleetItemError) -> bool {
+    classify(&error.code, &error.message) == ErrorClass::Unauthorized
+        && blame(&format!("{}: {}", error.code, error.message)).is_none()
 }
 
 /// The call that makes a launch template.
 const MAKES_TEMPLATE: &str = "CreateLaunchTemplate";
-/// The right to launch instances, in the sentence of a [`Denial`].
-const RIGHT_TO_LAUNCH: &str = "`ec2:RunInstances`";
-/// How the sentence of a [`Denial`] begins.
-const DENIES: &str = "EC2 denies function";
-/// The words of a [`Denial`] by a policy that denies it.
-const EXPLICITLY: &str = "denies it explicitly";
 
 /// The call that a fleet makes for its items.
 const LAUNCHES: &str = "RunInstances";
@@ -172,24 +219,50 @@ fn says_more(words: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use tenon_domain::catalog::facts::Architecture;
+    use tenon_domain::launch_verdict::VerdictSource;
+    use tenon_domain::unavailable::RequestDigest;
+    use tenon_harness::{FunctionWorld, WorldConfig};
+    use tenon_memory_table::block_on;
+
     use super::*;
 
-    fn outcome(error: &Ec2Error, launched_at: Option<Timestamp>) -> String {
-        let Some(denied) = DeniedLaunch::read(&LaunchAnswer::Refused(error.clone())) else {
-            return "nothing".to_owned();
-        };
-        match denied.outcome(launched_at, Timestamp::UNIX_EPOCH) {
+    fn read(error: &Ec2Error) -> Option<DeniedLaunch> {
+        let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
+        DeniedLaunch::read(&block_on(told(&world, LaunchAnswer::Refused(error.clone()))))
+    }
+
+    fn outcome(error: &Ec2Error, before: Option<&LaunchVerdict>) -> String {
+        let Some(denied) = read(error) else { return "nothing".to_owned() };
+        match denied.outcome(before, Timestamp::UNIX_EPOCH) {
             VerdictOutcome::Denied { reason, .. } => reason.as_str().to_owned(),
             VerdictOutcome::Warned { message } => format!("warned: {message}"),
-            VerdictOutcome::Allowed | VerdictOutcome::Unused { .. } | VerdictOutcome::Doubted { .. } => {
-                "allowed".to_owned()
-            }
+            VerdictOutcome::Doubted { message } => format!("doubted: {message}"),
+            VerdictOutcome::Allowed | VerdictOutcome::Unused { .. } => "allowed".to_owned(),
         }
     }
 
     fn check(call: &str, words: &str, expected: &str) {
         let told = outcome(&Ec2Error::from_code(call, "UnauthorizedOperation", words), None);
         assert!(told.starts_with(expected), "{told}");
+    }
+
+    /// A verdict of the launch's request before it.
+    fn before(outcome: VerdictOutcome, launched_at: Option<Timestamp>) -> LaunchVerdict {
+        LaunchVerdict {
+            architecture: Architecture::X86_64,
+            digest: RequestDigest::of(["spec"]),
+            refresh: None,
+            outcome,
+            by: VerdictSource::DryRun,
+            at: Timestamp::UNIX_EPOCH,
+            until: Timestamp::UNIX_EPOCH,
+            failures: 0,
+            launched_at,
+            templates: BTreeSet::new(),
+        }
     }
 
     const INSTANCES: &str =
@@ -207,14 +280,35 @@ mod tests {
         assert_eq!(outcome(&Ec2Error::Unauthorized { action, decoded, message }, None), "nothing");
     }
 
-    /// It may be about some types, or some subnets.
+    /// It may be about some types, or some subnets; and it is no word for a class that was denied or doubted before.
     #[test]
-    fn a_policy_on_instances_condemns_no_class_that_may_launch_others() {
-        let explicit = format!("{INSTANCES}with an explicit deny in a service control policy");
-        check("CreateFleet", &explicit, "warned: EC2 denies function");
+    fn a_policy_on_instances_warns_a_class_that_may_launch_others_and_trusts_none_anew() {
+        let words = format!("{INSTANCES}with an explicit deny in a service control policy");
+        let error = Ec2Error::from_code("CreateFleet", "UnauthorizedOperation", &words);
+        let check = |was: Option<VerdictOutcome>, expected: &str| {
+            let was = was.map(|outcome| before(outcome, None));
+            let told = outcome(&error, was.as_ref());
+            assert!(told.starts_with(expected), "{was:?} {told}");
+        };
+        let message = || "no".to_owned();
+        let reason = ConditionReason::RunInstancesAuthCheckFailed;
+        check(Some(VerdictOutcome::Allowed), "warned: EC2 denies function");
+        check(Some(VerdictOutcome::Warned { message: message() }), "warned: EC2 denies function");
+        check(Some(VerdictOutcome::Doubted { message: message() }), "doubted: EC2 denies function");
+        check(
+            Some(VerdictOutcome::Denied { reason, message: message(), image: None }),
+            "RunInstancesAuthCheckFailed",
+        );
+        check(Some(VerdictOutcome::Unused { pools: String::new() }), "doubted: EC2 denies function");
+        check(None, "doubted: EC2 denies function");
+    }
+
+    #[test]
+    fn a_launch_of_the_last_day_makes_a_warning_of_a_denial() {
         let words = format!("{INSTANCES}because no identity-based policy allows it");
         let error = Ec2Error::from_code("CreateFleet", "UnauthorizedOperation", &words);
-        let told = outcome(&error, Some(Timestamp::UNIX_EPOCH));
+        let was = before(VerdictOutcome::Allowed, Some(Timestamp::UNIX_EPOCH));
+        let told = outcome(&error, Some(&was));
         assert!(told.ends_with("other launches from the class succeeded within the last day"), "{told}");
     }
 }

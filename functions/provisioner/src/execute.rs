@@ -20,17 +20,19 @@ use futures::future::try_join;
 use futures::stream::{self, Stream, StreamExt};
 use jiff::Timestamp;
 use tenon_domain::id::ClusterName;
+use tenon_domain::money::Currency;
 use tenon_domain::unavailable::{Marks, RequestDigest, UnavailableKey};
+use tenon_ec2::port::CreateFleetRequest;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_state::observe::ClusterObservation;
 use tenon_state::view::ClusterView;
 
-use crate::denials::{self, DeniedLaunch};
+use crate::denials::{self, DeniedLaunch, ToldAnswer};
 use crate::launcher::Launcher;
 use crate::settle::{CatalogFacts, MarkWord, SettleFailure, SettleInput, Settlement, settle};
 use crate::validated::{Noted, Validated};
 use crate::written_marks::{WrittenMarks, write_mark};
-use ask::{AnsweredLaunch, CallQueue, LaunchAsker, SendOutcome, ask_all};
+use ask::{AnsweredLaunch, CallQueue, LaunchAsker, SendOutcome, again_at, ask_all};
 use record::{put_off, record};
 
 pub(crate) use due::{DueLaunch, due};
@@ -38,7 +40,7 @@ pub(crate) use pace::CallPace;
 pub(crate) use record::CLAIM_KEPT;
 pub(crate) use sent::SentLaunches;
 pub(crate) use tag::tag;
-pub(crate) use templates::{make, unmade};
+pub(crate) use templates::{TemplateSight, make, newest, sight, unmade};
 
 /// Sends and settles launches.
 ///
@@ -116,48 +118,78 @@ impl<'a> Settling<'a> {
                 self.sent.put_off(at);
             }
             SendOutcome::Answer(answer) => {
-                let answer = denials::told(ports, answer).await;
-                let marks: Marks = self.view.marks.iter().chain(due.leases).cloned().collect();
-                let input = SettleInput {
-                    // The time of the answer: the call may have taken most of a mark's first hold.
-                    now: ports.now(),
-                    cluster: self.cluster,
-                    launch: due.launch,
-                    claims: &due.claims,
-                    status: self.view.classes.get(&due.launch.class).filter(|status| {
-                        let made_from = due.launch.made_from.as_ref();
-                        made_from.is_none_or(|of| *of == RequestDigest::of_class(self.cluster, status))
-                    }),
-                    marks: &marks,
-                    catalog: CatalogFacts::of(&self.view.parts),
-                };
-                let settlement = settle(input, &answer);
-                for word in &settlement.marks {
-                    write_mark(ports, input, word, &mut self.written).await?;
-                }
-                record(ports, self.cluster, due.launch, &settlement).await?;
-                let held = self.held_until(&settlement);
-                if let Some(at) = held {
-                    self.sent.put_off(at);
-                }
-                let noted = match DeniedLaunch::read(&answer).filter(|_| settlement.failed.is_some()) {
-                    Some(denied) => self.validated.deny(ports, due.launch, &denied, held).await?,
-                    None => self.validated.note(ports, due.launch, &settlement).await?,
-                };
-                match noted {
-                    Noted::Nothing => {}
-                    Noted::Consent | Noted::Denial => self.sent.classes = true,
-                    Noted::DoubtEnded => {
-                        self.sent.classes = true;
-                        // Pods waited for this launch.
-                        self.sent.plan_again = true;
+                let told = denials::told(ports, answer).await;
+                let now = ports.now();
+                match told.is_of_unseen_template().then(|| self.sight(due, now)) {
+                    None | Some(TemplateSight::Denied) => self.answer(ports, due, &told).await?,
+                    Some(TemplateSight::Gone) => {
+                        self.answer(ports, due, &ToldAnswer::of_missing_template()).await?;
+                    }
+                    Some(TemplateSight::NotYet) => {
+                        let at = again_at(due.launch, now);
+                        put_off(ports, self.cluster, due.launch, at).await?;
+                        self.sent.put_off(at);
                     }
                 }
-                // Pods wait for the result of a probe.
-                self.sent.plan_again |= !due.leases.is_empty();
-                self.sent.take(settlement);
             }
         }
+        Ok(())
+    }
+
+    /// What it means that EC2 doesn't find a template of the launch.
+    fn sight(&self, due: &DueLaunch<'_>, now: Timestamp) -> TemplateSight {
+        let request = CreateFleetRequest::from_stored(&due.launch.request);
+        let names = request.iter().flat_map(|request| &request.launch_templates).map(|t| t.name.as_str());
+        sight(newest(self.view, &due.templates, names, now), due.launch.created_at, now)
+    }
+
+    /// Settles a launch by EC2's answer.
+    async fn answer<P: Ports>(
+        &mut self,
+        ports: &P,
+        due: &DueLaunch<'_>,
+        told: &ToldAnswer,
+    ) -> Result<(), HandlerError> {
+        let marks: Marks = self.view.marks.iter().chain(due.leases).cloned().collect();
+        let input = SettleInput {
+            // The time of the answer: the call may have taken most of a mark's first hold.
+            now: ports.now(),
+            cluster: self.cluster,
+            launch: due.launch,
+            claims: &due.claims,
+            status: self.view.classes.get(&due.launch.class).filter(|status| {
+                let made_from = due.launch.made_from.as_ref();
+                made_from.is_none_or(|of| *of == RequestDigest::of_class(self.cluster, status))
+            }),
+            marks: &marks,
+            catalog: CatalogFacts::of(&self.view.parts),
+            currency: Currency::of_region(&ports.installation().region),
+        };
+        let settlement = settle(input, &told.answer);
+        for word in &settlement.marks {
+            write_mark(ports, input, word, &mut self.written).await?;
+        }
+        record(ports, self.cluster, due.launch, &settlement).await?;
+        let held = self.held_until(&settlement);
+        if let Some(at) = held {
+            self.sent.put_off(at);
+        }
+        let noted = match DeniedLaunch::read(told).filter(|_| settlement.failed.is_some()) {
+            Some(denied) => self.validated.deny(ports, due.launch, &denied, held).await?,
+            None => self.validated.note(ports, due.launch, &settlement).await?,
+        };
+        match noted {
+            Noted::Nothing => {}
+            Noted::Consent | Noted::Denial => self.sent.classes = true,
+            Noted::DoubtEnded => {
+                self.sent.classes = true;
+                // Pods waited for this launch.
+                self.sent.plan_again = true;
+            }
+        }
+        // Pods wait for the result of a probe.
+        self.sent.plan_again |= !due.leases.is_empty();
+        self.sent.take(settlement);
         Ok(())
     }
 

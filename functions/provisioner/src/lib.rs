@@ -2,14 +2,16 @@
 //!
 //! It first finishes committed launches without an answer, of any pass. Then it plans for pods that no claim counts,
 //! commits claims with their exact requests, sends the requests and settles the answers. It plans around refused
-//! capacity in the same wake, and waits there for a throttled table. Only this function launches, for each cluster by the
-//! cluster's launch role. With nothing to launch, it asks EC2 by dry runs whether it would allow launches from the classes.
+//! capacity in the same wake, and waits there for a throttled table. Pods with room on a node on its way are counted on
+//! that node's claim. Only this function launches, for each cluster by the cluster's launch role. With nothing to launch,
+//! it asks EC2 by dry runs whether it would allow launches from the classes.
 //!
 //! Invariants: only committed requests are sent; a launch has one answer, however often it is sent.
 
 mod commit;
 mod denials;
 mod execute;
+mod join;
 mod launcher;
 mod lost;
 mod plan;
@@ -26,6 +28,7 @@ use tenon_domain::claim::{Claim, ClaimState};
 use tenon_domain::evidence::CatalogPart;
 use tenon_domain::id::ClusterName;
 use tenon_domain::report::Report;
+use tenon_domain::wait::later;
 use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_runtime::patient::PATIENCE;
 use tenon_runtime::ports::WAKE_AT_MOST;
@@ -35,12 +38,13 @@ use tenon_state::heads::Watch;
 use tenon_state::observe::{Caches, ClusterObservation, observe};
 use tenon_state::pass::{AfterCommit, End, Of, Pass, SeenOf, Waits, changed, look_again, run};
 use tenon_state::view::{Want, Wants};
+use tenon_table::WriteGroup;
 
 use commit::commit_and_send;
 use execute::{CallPace, SentLaunches, due, send_all, tag};
 use launcher::Launcher;
 use plan::PlannedLaunches;
-use validate::{ask, ask_after_launches, later};
+use validate::{ask, ask_after_launches};
 
 /// The observations that provisioning needs.
 const WANTS: Wants<'static> = Wants {
@@ -98,6 +102,8 @@ struct ProvisionerDone {
     lost: bool,
     /// Whether the last look found nothing to launch.
     idle: bool,
+    /// Whether the last look wrote nothing.
+    unwritten: bool,
     /// When EC2 is asked about a class's launches again.
     ask_at: Option<Timestamp>,
 }
@@ -155,6 +161,7 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
         let retry_at = done.sent.retry_at.filter(|at| *at > self.began);
         done.wake_at = [planned.wake_at, retry_at].into_iter().flatten().min();
         done.idle = planned.built.launches.is_empty() && planned.lost.is_empty();
+        done.unwritten = planned.groups.is_empty();
         done.lost = false;
         if !planned.lost.is_empty() {
             let revision = observed.view.generations.revision;
@@ -167,7 +174,7 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
         }
         if done.idle {
             done.sent.plan_again = false;
-            return Ok(AfterCommit::Settled);
+            return self.commit_joins(observed, planned.groups, done).await;
         }
         let launches: Vec<_> = planned.built.launches.iter().map(execute::DueLaunch::built).collect();
         let sending =
@@ -216,11 +223,26 @@ impl<'a, P: Ports> Pass for ProvisionerPass<'a, P> {
             before: observed.view.seen.clone(),
             waits: Waits::LookAgain,
             offerings: Vec::new(),
+            offerings_at: None,
         };
-        if done.idle && due(&observed.view).is_empty() {
+        if done.unwritten && due(&observed.view).is_empty() {
             self.caches.keep(self.cluster, observed.view);
         }
         End { seen: Some(seen), wake_at }
+    }
+}
+
+impl<P: Ports> ProvisionerPass<'_, P> {
+    /// Writes a plan that launches nothing.
+    async fn commit_joins(
+        &self,
+        observed: &ClusterObservation,
+        joins: Vec<WriteGroup>,
+        done: &mut ProvisionerDone,
+    ) -> Result<AfterCommit, HandlerError> {
+        let outcome = commit(self.ports, self.cluster, observed.view.generations.revision, joins).await?;
+        done.lost = outcome == CommitOutcome::Lost;
+        Ok(if done.lost { AfterCommit::LookAgain } else { AfterCommit::Settled })
     }
 }
 

@@ -20,6 +20,7 @@ use tenon_domain::unavailable::FIRST_HOLD;
 use tenon_domain::wake::FunctionName;
 use tenon_state::step::Change;
 use tenon_state::view::ClusterView;
+use tenon_table::items::DecisionCounter;
 use tenon_table::{Expect, WriteGroup};
 
 use crate::execute::CLAIM_KEPT;
@@ -84,7 +85,7 @@ pub(crate) fn lost_launches(
         let mut change = Change::of(cluster);
         let until = view.now.saturating_add(CLAIM_KEPT).unwrap_or(view.now);
         change.last_of_claim(Expect::Revision(before.revision), after, until);
-        change.record(&record(after, view.now), after.revision);
+        change.record(&record(after, view.now), DecisionCounter::Subject(after.revision));
         change.group()
     };
     Some(LostLaunches {

@@ -1,7 +1,8 @@
 //! Plans claims and their launches for pending pods. Pure.
 //!
-//! Decides only which observations support a plan: `tenon_planning` decides the nodes, `tenon_launching` the
-//! requests; and which launches without an answer are told of.
+//! Decides only which observations support a plan, and that none is made while Karpenter runs: `tenon_planning` decides the
+//! nodes, `tenon_launching` the requests, `join` what is written of pods on nodes on their way; and which launches without
+//! an answer are told of.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +10,12 @@ use jiff::Timestamp;
 use tenon_domain::api::Pod;
 use tenon_domain::api::pod::DEFAULT_SCHEDULER;
 use tenon_domain::claim::Claim;
+use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, ClusterName, Region};
 use tenon_domain::journal::{Subject, SubjectKind};
+use tenon_domain::karpenter;
 use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
-use tenon_domain::report::{Finding, Report};
+use tenon_domain::report::{Finding, Report, WAITS};
 use tenon_domain::wake::FunctionName;
 use tenon_launching::build::{Built, LaunchInput, build, write_launch};
 use tenon_launching::zones::ZoneTally;
@@ -24,10 +27,14 @@ use tenon_state::step::Change;
 use tenon_state::view::ClusterView;
 use tenon_table::WriteGroup;
 
+use crate::join::joins;
 use crate::lost::{LostLaunches, lost_launches};
 
 /// A launch is told of when it was put off so often: one lost answer is nobody's concern.
 const TOLD_AFTER_ATTEMPTS: u32 = 2;
+
+/// The reason of claims whose launch EC2 hasn't taken.
+const PUT_OFF: &str = "LaunchPutOff";
 
 /// A plan, ready to be committed.
 #[derive(Debug, Default)]
@@ -36,7 +43,7 @@ pub(crate) struct PlannedLaunches {
     pub(crate) built: Built,
     /// Claims whose launch is lost; while there are such, no launch is planned.
     pub(crate) lost: Vec<Claim>,
-    /// The writes of each launch, or of each lost claim.
+    /// The writes of each launch, then of pods that join earlier ones; or of each lost claim.
     pub(crate) groups: Vec<WriteGroup>,
     /// When to look again although nothing may have changed.
     pub(crate) wake_at: Option<Timestamp>,
@@ -60,17 +67,24 @@ pub(crate) fn plan(
     view.launches.values().flat_map(|launch| not_taken(view, launch)).for_each(|found| told.tell(found));
     let mut world = ObservedCluster::new(cluster, registry, view, snapshot);
     world.left_alone().for_each(|pod| told.tell(left_alone(pod)));
-    let pods = world.pending();
-    let recount_at = world.recount_at();
+    let awaited = world.awaited_report();
+    let mut pods = world.pending();
+    pods.retain(|pod| !awaited.pods.contains(&pod.uid));
+    let again_at = [world.recount_at(), awaited.look_at].into_iter().flatten().min();
+    let held = karpenter::waiting(&snapshot.pods);
+    if let Some(waiting) = &held {
+        tell_wait(waiting, &pods, &mut told);
+    }
     if let Some(lost) = lost_launches(cluster, view, &pods, &mut told) {
         let LostLaunches { failed, groups, wake_at } = lost;
-        let wake_at = Some(recount_at.map_or(wake_at, |at| at.min(wake_at)));
+        let wake_at = Some(again_at.map_or(wake_at, |at| at.min(wake_at)));
         return (PlannedLaunches { lost: failed, groups, wake_at, ..PlannedLaunches::default() }, told);
     }
-    if pods.is_empty() {
-        return (PlannedLaunches { wake_at: recount_at, ..PlannedLaunches::default() }, told);
+    if pods.is_empty() || held.is_some() {
+        return (PlannedLaunches { wake_at: again_at, ..PlannedLaunches::default() }, told);
     }
     world.resolve(region, &observed.compiled);
+    world.keep_room_of_moving();
     let input = world.input(pods, Purpose::PendingPods, &BTreeSet::new());
     let (plan, report) = provision::plan(&input);
     report.tell(&mut told);
@@ -91,10 +105,11 @@ pub(crate) fn plan(
     };
     let built = build(&launch_input, &plan.claims, &LaunchCause::PendingPods);
     built.tell(&mut told);
-    let groups = groups(&launch_input, &built, view);
+    let mut groups = groups(&launch_input, &built, view);
+    groups.extend(joins(&launch_input, &world, view, &plan.placements));
     // The next look plans claims without a launch again.
     let again = (!built.refused.is_empty()).then(|| look_again(view.now));
-    let wake_at = [plan.wake_at, recount_at, again].into_iter().flatten().min();
+    let wake_at = [plan.wake_at, again_at, again].into_iter().flatten().min();
     (PlannedLaunches { built, lost: Vec::new(), groups, wake_at }, told)
 }
 
@@ -106,6 +121,15 @@ fn left_alone(pod: &Pod) -> Finding {
         "making no node for {}",
         format!("scheduler `{scheduler}` places it; Tenon makes nodes for the pods of `{DEFAULT_SCHEDULER}`"),
     )
+}
+
+/// Tells a wait of the whole cluster, and the pods for which nothing is launched because of it.
+fn tell_wait(waiting: &Waiting, pods: &[Pod], told: &mut Report) {
+    told.wait(waiting);
+    for pod in pods {
+        let subject = Subject { kind: SubjectKind::Pod, name: pod.name.to_string() };
+        told.tell(Finding::refused(subject, waiting.into_str(), WAITS, waiting.to_string()));
+    }
 }
 
 /// The claims of a launch that EC2 hasn't taken though it was sent several times.
@@ -120,7 +144,8 @@ fn not_taken(view: &ClusterView, launch: &Launch) -> Vec<Finding> {
     let why = "EC2 throttles its launch, or doesn't answer it; the launch is sent again, once a minute or more often";
     let found = |name: &ClaimName| {
         let subject = Subject { kind: SubjectKind::Claim, name: name.to_string() };
-        Finding::waiting(subject, "LaunchPutOff", "no instance yet for {}", why).detail("launch", &launch.id)
+        // Launches settle one by one: the others are no news.
+        Finding::waiting(subject, PUT_OFF, "no instance yet for {}", why).group(PUT_OFF)
     };
     let claims = launch.claims.iter().map(|claim| &claim.name);
     claims.filter(|name| view.claims.contains_key(*name)).map(found).collect()

@@ -21,6 +21,7 @@ use tenon_domain::id::{ClusterName, ImageId, NodeClassName};
 use tenon_domain::launch_verdict::{ClassVerdicts, LaunchVerdict, VerdictOutcome, architectures};
 use tenon_domain::registry::FeatureGate;
 use tenon_domain::unavailable::RequestDigest;
+use tenon_domain::wait::later;
 use tenon_domain::wake::FunctionName;
 use tenon_ec2::port::DryRunOutcome;
 use tenon_ec2::{Denial, Ec2Error};
@@ -38,7 +39,7 @@ use answer::{DryRunAnswer, of_error};
 use question::{BuiltQuestion, built, pools_digest, probe};
 
 use crate::denials::denial;
-use crate::execute::{make, unmade};
+use crate::execute::{TemplateSight, make, newest, sight, unmade};
 use crate::launcher::Launcher;
 
 /// The time between two dry runs of RunInstances in a region. EC2 refills two requests a second, which launches by
@@ -49,6 +50,8 @@ const AFTER_NO_ANSWER: SignedDuration = SignedDuration::from_secs(30);
 /// How long until a request is built again that can't be built now, such as without a fresh catalogue, or while a
 /// mark holds its NodePools back.
 const AFTER_NO_REQUEST: SignedDuration = SignedDuration::from_mins(1);
+/// How long a question waits for a launch template that EC2 doesn't show yet, which takes seconds.
+const AFTER_UNSEEN_TEMPLATE: SignedDuration = SignedDuration::from_secs(5);
 /// How long a question waits for launches that are being made.
 const AFTER_LAUNCHES: SignedDuration = SignedDuration::from_secs(10);
 /// How long an edit of NodePools may go unseen that lets a class be used for another architecture: without pending pods
@@ -151,6 +154,7 @@ pub(crate) async fn ask<P: Ports>(
                 DryRunAnswer::Verdict(outcome) => outcome,
                 DryRunAnswer::Consent => VerdictOutcome::Allowed,
                 DryRunAnswer::Lost => return Ok(Some(later(now, BETWEEN_DRY_RUNS))),
+                DryRunAnswer::TemplateUnseen => return Ok(Some(later(now, AFTER_UNSEEN_TEMPLATE))),
                 DryRunAnswer::None => return asking.postpone(lease, now).await.map(Some),
                 DryRunAnswer::TemplateMissing => {
                     asking.forget_templates(&built).await?;
@@ -274,16 +278,35 @@ impl<P: Ports> Asking<'_, P> {
         let Some(probe) = probe(built, self.failures())? else { return Ok(DryRunAnswer::None) };
         let fleet = launcher.dry_run_create_fleet(&probe.fleet).await;
         let denial = self.dry_run_denial(&fleet).await;
+        if let Some(unseen) = self.unseen_template(denial.as_ref(), built) {
+            return Ok(unseen);
+        }
         match answer::read(fleet, ConditionReason::CreateFleetAuthCheckFailed, &images, denial) {
             DryRunAnswer::Consent => {}
             other @ (DryRunAnswer::Verdict(_)
             | DryRunAnswer::None
             | DryRunAnswer::TemplateMissing
+            | DryRunAnswer::TemplateUnseen
             | DryRunAnswer::Lost) => return Ok(other),
         }
         let run = launcher.dry_run_run_instances(&probe.run).await;
         let denial = self.dry_run_denial(&run).await;
+        if let Some(unseen) = self.unseen_template(denial.as_ref(), built) {
+            return Ok(unseen);
+        }
         Ok(answer::read(run, ConditionReason::RunInstancesAuthCheckFailed, &images, denial))
+    }
+
+    /// The answer to a dry run that is denied because EC2 doesn't find the template.
+    fn unseen_template(&self, denial: Option<&Denial>, built: &BuiltLaunch) -> Option<DryRunAnswer> {
+        let now = self.ports.now();
+        denial.filter(|denial| denial.is_of_unseen_template())?;
+        let written: Vec<TemplateItem> = built.template_items().collect();
+        let names = written.iter().map(|template| template.name.as_str());
+        Some(match sight(newest(&self.observed.view, &written, names, now), now, now) {
+            TemplateSight::NotYet => DryRunAnswer::TemplateUnseen,
+            TemplateSight::Gone | TemplateSight::Denied => DryRunAnswer::TemplateMissing,
+        })
     }
 
     /// What EC2's words and STS tell of a denied dry run.
@@ -406,8 +429,4 @@ pub(crate) async fn write<P: Ports>(
         Err(CommitError::LostRace { .. } | CommitError::Conflict { .. }) => Ok(false),
         Err(error) => Err(error.into()),
     }
-}
-
-pub(crate) fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
-    at.saturating_add(by).unwrap_or(at)
 }

@@ -4,8 +4,8 @@
 //! Decides which launches are noted. A launch that was refused otherwise leaves a mark, which tells its class
 //! (`settle`).
 //!
-//! Invariants: a launch that was committed before the class last changed says nothing of it; a launch of a validated
-//! class is noted once an hour.
+//! Invariants: a launch of another request than the class's now says nothing of it; a launch of a validated class is
+//! noted once an hour.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,31 +61,24 @@ impl<'a> Validated<'a> {
         launch: &Launch,
         settlement: &Settlement,
     ) -> Result<Noted, HandlerError> {
-        let Some((status, refresh)) = self.judged(launch) else { return Ok(Noted::Nothing) };
-        let digest = RequestDigest::of_class(self.cluster, status);
-        let request = JudgedRequest { digest: &digest, refresh };
-        let mut verdicts = self.verdicts(status);
-        let (mut noted, mut is_new) = (Noted::Nothing, false);
-        for architecture in launched(status, settlement) {
-            let before = verdicts.on(request, &architecture).cloned();
-            if before.is_none() && !awaits(status) && !decides_profile(status) {
+        let Some(mut judged) = self.judged(launch) else { return Ok(Noted::Nothing) };
+        let mut noted = Noted::Nothing;
+        for architecture in launched(judged.status, settlement) {
+            let before = judged.before(&architecture);
+            if before.is_none() && !awaits(judged.status) && !decides_profile(judged.status) {
                 continue;
             }
-            let next = LaunchVerdict::of_launch(before.as_ref(), request, &architecture, ports.now());
+            let now = ports.now();
+            let next = LaunchVerdict::of_launch(before.as_ref(), judged.request(), &architecture, now);
             let Some(next) = next else { continue };
-            is_new = true;
             noted = noted.max(match before.map(|before| before.outcome) {
                 Some(VerdictOutcome::Allowed) => Noted::Nothing,
                 Some(VerdictOutcome::Unused { .. } | VerdictOutcome::Warned { .. }) | None => Noted::Consent,
                 Some(VerdictOutcome::Doubted { .. } | VerdictOutcome::Denied { .. }) => Noted::DoubtEnded,
             });
-            verdicts = verdicts.with(next);
+            judged.change(next);
         }
-        if !is_new || !write(ports, self.cluster, status, &verdicts).await? {
-            return Ok(Noted::Nothing);
-        }
-        self.written.insert(status.name.clone(), verdicts);
-        Ok(noted)
+        self.keep(ports, judged, noted).await
     }
 
     /// Notes that EC2 denied a launch, which is to its class what a denied dry run is. Nothing is asked before `held`,
@@ -97,28 +90,40 @@ impl<'a> Validated<'a> {
         denied: &DeniedLaunch,
         held: Option<Timestamp>,
     ) -> Result<Noted, HandlerError> {
-        let Some((status, refresh)) = self.judged(launch) else { return Ok(Noted::Nothing) };
-        let digest = RequestDigest::of_class(self.cluster, status);
-        let request = JudgedRequest { digest: &digest, refresh };
-        let mut verdicts = self.verdicts(status);
-        let (now, mut noted, mut is_new) = (ports.now(), Noted::Nothing, false);
-        for architecture in asked(status, launch) {
-            let before = verdicts.on(request, &architecture).cloned();
+        let Some(mut judged) = self.judged(launch) else { return Ok(Noted::Nothing) };
+        let (now, mut noted) = (ports.now(), Noted::Nothing);
+        for architecture in asked(judged.status, launch) {
+            let before = judged.before(&architecture);
             // Many launches may be denied together: they are one denial.
             if before.as_ref().is_some_and(|before| launch.created_at <= before.at) {
                 continue;
             }
-            is_new = true;
-            let launched_at = before.as_ref().and_then(|before| before.launched_at);
-            let outcome = denied.outcome(launched_at, now);
+            let outcome = denied.outcome(before.as_ref(), now);
             if before.as_ref().is_none_or(|before| before.outcome != outcome) {
                 noted = Noted::Denial;
             }
-            let next = LaunchVerdict::of_denied_launch(before.as_ref(), request, &architecture, outcome, now);
+            let next = LaunchVerdict::of_denied_launch(
+                before.as_ref(),
+                judged.request(),
+                &architecture,
+                outcome,
+                now,
+            );
             let until = held.map_or(next.until, |at| at.max(next.until));
-            verdicts = verdicts.with(LaunchVerdict { until, ..next });
+            judged.change(LaunchVerdict { until, ..next });
         }
-        if !is_new || !write(ports, self.cluster, status, &verdicts).await? {
+        self.keep(ports, judged, noted).await
+    }
+
+    /// Writes changed verdicts. Returns what they showed, or nothing after a lost race.
+    async fn keep<P: Ports>(
+        &mut self,
+        ports: &P,
+        judged: LaunchOfClass<'_>,
+        noted: Noted,
+    ) -> Result<Noted, HandlerError> {
+        let LaunchOfClass { status, verdicts, changed, .. } = judged;
+        if !changed || !write(ports, self.cluster, status, &verdicts).await? {
             return Ok(Noted::Nothing);
         }
         self.written.insert(status.name.clone(), verdicts);
@@ -131,8 +136,8 @@ impl<'a> Validated<'a> {
         known.cloned().unwrap_or_default()
     }
 
-    /// The class of a launch with the value of its annotation, if the launch was made from it as it is now.
-    fn judged(&self, launch: &Launch) -> Option<(&'a ClassStatus, Option<&'a str>)> {
+    /// The class of a launch, if the launch was made from it as it is now.
+    fn judged(&self, launch: &Launch) -> Option<LaunchOfClass<'a>> {
         let view = &self.observed.view;
         let (Ok(registry), Ok(snapshot)) = (&view.registry, &self.observed.snapshot) else { return None };
         let status = view.classes.get(&launch.class)?;
@@ -142,9 +147,45 @@ impl<'a> Validated<'a> {
             FeatureGate::Enabled => true,
             FeatureGate::Disabled => decides_profile(status),
         };
-        let of_this = launch.created_at >= told.since && status.is_of(&class.meta);
-        let refresh = class.meta.annotations.get(VALIDATION_REFRESH);
-        (asks && of_this).then_some((status, refresh.map(String::as_str)))
+        let digest = RequestDigest::of_class(self.cluster, status);
+        let of_this = match &launch.made_from {
+            Some(of) => *of == digest,
+            // An earlier release's launch. The condition changes with each verdict too, so such a launch may be missed.
+            None => launch.created_at >= told.since,
+        };
+        (asks && of_this && status.is_of(&class.meta)).then(|| LaunchOfClass {
+            status,
+            digest,
+            refresh: class.meta.annotations.get(VALIDATION_REFRESH).map(String::as_str),
+            verdicts: self.verdicts(status),
+            changed: false,
+        })
+    }
+}
+
+/// The class of a launch, with its verdicts while they change.
+struct LaunchOfClass<'a> {
+    status: &'a ClassStatus,
+    digest: RequestDigest,
+    /// The value of the class's annotation.
+    refresh: Option<&'a str>,
+    verdicts: ClassVerdicts,
+    changed: bool,
+}
+
+impl LaunchOfClass<'_> {
+    fn request(&self) -> JudgedRequest<'_> {
+        JudgedRequest { digest: &self.digest, refresh: self.refresh }
+    }
+
+    /// The verdict before the launch.
+    fn before(&self, architecture: &Architecture) -> Option<LaunchVerdict> {
+        self.verdicts.on(self.request(), architecture).cloned()
+    }
+
+    fn change(&mut self, next: LaunchVerdict) {
+        self.verdicts = self.verdicts.with(next);
+        self.changed = true;
     }
 }
 

@@ -68,15 +68,17 @@ async fn write<T: Table, S: Signals>(
         .map_err(|problems| problems.join("; "))?;
     let key = keys::registry(&installation.region, &entry.cluster);
     let found = FoundRegistration::read(table, &key).await?;
-    found.check(&request.stack_id, &entry.cluster)?;
+    found.check(&request.stack_id, &entry.cluster, &key)?;
     let mut write = set(key.clone(), &entry);
     if let Write::Set { set, .. } = &mut write {
         set.insert(STACK.to_owned(), Value::text(&request.stack_id));
         set.insert(REVISION.to_owned(), Value::number(found.revision.unwrap_or(0).saturating_add(1)));
     }
     commit(table, request, key, found, write).await?;
-    // Sweeps see the entry too, minutes later.
-    signals.wake(FunctionName::Provisioner, &entry.cluster, SignedDuration::ZERO).await;
+    // Sweeps see the entry too, minutes later. Bounds of launches and a pause of disruption hold at once.
+    for function in [FunctionName::Provisioner, FunctionName::Disruption] {
+        signals.wake(function, &entry.cluster, SignedDuration::ZERO).await;
+    }
     Ok(())
 }
 
@@ -118,14 +120,15 @@ impl FoundRegistration {
         Ok(Self { revision: Some(revision), stack })
     }
 
-    fn check(&self, stack: &str, cluster: &ClusterName) -> Result<(), String> {
+    fn check(&self, stack: &str, cluster: &ClusterName, key: &Key) -> Result<(), String> {
         match (&self.revision, &self.stack) {
             (None, _) => Ok(()),
             (Some(_), Some(owner)) if owner == stack => Ok(()),
             (Some(_), owner) => {
                 let owner = owner.as_deref().unwrap_or("(unknown)");
                 Err(format!(
-                    "cluster `{cluster}` is registered by stack `{owner}`: change it there, or delete that stack first"
+                    "cluster `{cluster}` is registered by stack `{owner}`: change it there, or delete that stack first; if \
+                     that stack is gone already, delete item `{key}`, then deploy again"
                 ))
             }
         }

@@ -94,19 +94,19 @@ fn a_request_that_comes_twice_is_done_once() {
 }
 
 #[test]
-fn a_written_entry_rings_the_provisioner_of_its_cluster() {
+fn a_written_entry_rings_what_launches_and_what_disrupts_in_its_cluster() {
     let world = RegistryWorld::new();
     let rung = |kind: &str, stack: &str, change: Value| {
         world.ask(kind, stack, change);
         world.signals.take()
     };
-    let ring = RungBell::Wake {
-        function: FunctionName::Provisioner,
+    let rings = [FunctionName::Provisioner, FunctionName::Disruption].map(|function| RungBell::Wake {
+        function,
         cluster: ClusterName::parse("prod").unwrap(),
         after: SignedDuration::ZERO,
-    };
-    assert_eq!(rung("Create", STACK, json!({"MaxNodes": "10"})), std::slice::from_ref(&ring));
-    assert_eq!(rung("Update", STACK, json!({"MaxNodes": "20"})), [ring]);
+    });
+    assert_eq!(rung("Create", STACK, json!({"MaxNodes": "10"})), rings);
+    assert_eq!(rung("Update", STACK, json!({"VoluntaryDisruption": "Disabled"})), rings);
     // What isn't written rings nobody.
     assert_eq!(rung("Update", STACK, json!({"MaxNodes": "many"})), []);
     assert_eq!(rung("Create", OTHER, json!({})), []);
@@ -120,9 +120,18 @@ fn a_cluster_of_another_stack_isnt_taken_over() {
     let refused = world.ask("Create", OTHER, json!({"KubernetesVersion": "1.36"}));
     assert_eq!(refused.status, ResponseStatus::Failed);
     assert!(refused.reason.contains(STACK), "{}", refused.reason);
+    // A stack that kept the resource when it was deleted leaves an entry that no stack can delete.
+    assert!(refused.reason.contains("delete item `REGION#us-east-1/CLUSTER#prod`"), "{}", refused.reason);
     // CloudFormation rolls the refused creation back.
     assert_eq!(world.ask("Delete", OTHER, json!({})).status, ResponseStatus::Success);
+    // Nor by an update of another stack's own cluster.
+    assert_eq!(world.ask("Create", OTHER, json!({"Cluster": "next"})).status, ResponseStatus::Success);
+    let refused = world.ask("Update", OTHER, json!({"KubernetesVersion": "1.36"}));
+    assert_eq!(refused.status, ResponseStatus::Failed);
     assert_eq!(world.entry("prod").unwrap().kubernetes_version, "1.35");
+    // The name is free when its stack has gone.
+    world.ask("Delete", STACK, json!({}));
+    assert_eq!(world.ask("Create", OTHER, json!({})).status, ResponseStatus::Success);
 }
 
 /// The name alone says nothing: a stack of another account or region may have it too.

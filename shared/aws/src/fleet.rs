@@ -4,8 +4,6 @@
 //! Decides which override an item of the answer is about: EC2 echoes the override with more fields, and the template
 //! by its id.
 
-use std::collections::BTreeMap;
-
 use aws_sdk_ec2::operation::create_fleet::CreateFleetOutput;
 use aws_sdk_ec2::operation::create_fleet::builders::CreateFleetInputBuilder;
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesInputBuilder;
@@ -68,6 +66,17 @@ fn spot(allocation: SpotAllocation) -> sdk::SpotAllocationStrategy {
     }
 }
 
+/// All kinds that the template or a fleet tags. EC2 has no fleet here.
+fn probe_tags(probe: &RunInstancesProbe) -> Vec<sdk::TagSpecification> {
+    let kinds = [
+        (sdk::ResourceType::Instance, &probe.tags.instance),
+        (sdk::ResourceType::Volume, &probe.tags.volume),
+        (sdk::ResourceType::NetworkInterface, &probe.network_interface_tags),
+        (sdk::ResourceType::SpotInstancesRequest, &probe.spot_request_tags),
+    ];
+    kinds.into_iter().filter_map(|(kind, tags)| tag_specification(kind, tags)).collect()
+}
+
 fn fleet_tags(tags: &FleetTags) -> Vec<sdk::TagSpecification> {
     let kinds = [
         (sdk::ResourceType::Instance, &tags.instance),
@@ -119,10 +128,13 @@ pub(crate) fn probe(probe: &RunInstancesProbe) -> Result<RunInstancesInputBuilde
         .set_placement(placement)
         .set_image_id(probe.with.image.as_ref().map(ToString::to_string))
         .set_metadata_options(probe.metadata_options.as_ref().map(metadata_options).transpose()?)
-        .set_tag_specifications(list(fleet_tags(&FleetTags {
-            fleet: BTreeMap::new(),
-            ..probe.tags.clone()
-        })));
+        .set_tag_specifications(list(probe_tags(probe)));
+    let builder = match probe.capacity_type {
+        TargetCapacityType::OnDemand => builder,
+        TargetCapacityType::Spot => builder.instance_market_options(
+            sdk::InstanceMarketOptionsRequest::builder().market_type(sdk::MarketType::Spot).build(),
+        ),
+    };
     let subnet = probe.with.subnet.as_ref().map(ToString::to_string);
     if probe.network_interfaces.is_empty() {
         return Ok(builder.set_subnet_id(subnet));

@@ -50,10 +50,14 @@ pub(crate) fn request(
 
 fn data(data: &LaunchTemplateData) -> Result<sdk::RequestLaunchTemplateData, NumberTooLarge> {
     let devices = data.block_devices.iter().map(block_device).collect::<Result<_, _>>()?;
-    let interface_tags = (!data.network_interface_tags.is_empty()).then(|| {
+    let tagged = [
+        (sdk::ResourceType::NetworkInterface, &data.network_interface_tags),
+        (sdk::ResourceType::SpotInstancesRequest, &data.spot_request_tags),
+    ];
+    let tags = tagged.into_iter().filter(|(_, tags)| !tags.is_empty()).map(|(of, tags)| {
         sdk::LaunchTemplateTagSpecificationRequest::builder()
-            .resource_type(sdk::ResourceType::NetworkInterface)
-            .set_tags(Some(tag_list(&data.network_interface_tags)))
+            .resource_type(of)
+            .set_tags(Some(tag_list(tags)))
             .build()
     });
     let groups: Vec<String> = data.security_groups.iter().map(ToString::to_string).collect();
@@ -67,7 +71,7 @@ fn data(data: &LaunchTemplateData) -> Result<sdk::RequestLaunchTemplateData, Num
         .set_placement(placement::specification(data.placement.as_ref(), data.tenancy)?)
         .set_cpu_options(data.nested_virtualization.map(cpu_options))
         .set_capacity_reservation_specification(data.reservations.as_ref().map(reservations::specification))
-        .set_tag_specifications(interface_tags.map(|tags| vec![tags]));
+        .set_tag_specifications(list(tags.collect()));
     if data.network_interfaces.is_empty() {
         return Ok(builder.set_security_group_ids(list(groups)).build());
     }

@@ -15,6 +15,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::id::{ClusterName, ImageId, InstanceId, NodeClassName};
 
+/// What to check where an instance runs and no Node joins, beside its boot.
+pub const JOIN_CHECKS: &str = "whether the cluster lets its role join (an access entry or `aws-auth`: docs/join.md), its user \
+     data, its security groups and the way to the API server";
+
 /// How long an image isn't launched after a failure.
 pub const TRIED_AGAIN_AFTER: SignedDuration = SignedDuration::from_hours(1);
 /// How long a record is kept: as long as learned memory.
@@ -36,8 +40,8 @@ pub fn blames_image<'a>(code: &'a str, message: &'a str) -> Option<&'a str> {
 }
 
 crate::words! {
-    /// How an image failed.
-    pub enum BootFault {
+    /// How an image failed. The message beside a word of a later release says how.
+    pub enum BootFault else NeverJoined {
         /// EC2 ended its instance before a Node joined.
         LaunchFailed,
         /// Its instance ran, and no Node joined within the registration timeout.

@@ -180,6 +180,23 @@ pub fn allowed_disruptions(
         .unwrap_or(UNBOUNDED)
 }
 
+/// The budget that allows none of a pool's nodes for a reason at a moment: of several, one that waiting opens only if
+/// there is no other.
+#[must_use]
+pub fn closed_budget(
+    budgets: &[Budget],
+    reason: Option<DisruptionReason>,
+    now: Timestamp,
+) -> Option<&Budget> {
+    // Any number of nodes gives the same: percentages round up.
+    let closed = budgets.iter().filter(|budget| budget.applies_to(reason) && budget.allowed(1, now) == 0);
+    closed.min_by_key(|budget| match &budget.window {
+        Some(window) if window.problem().is_some() => 0,
+        None => 1,
+        Some(_) => 2,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,6 +244,21 @@ mod tests {
             "annotation `tenon.dev/budget-time-zone` is `Europe/Atlantis`; write a time zone of the IANA database such as \
              `Europe/Berlin`"
         );
+    }
+
+    #[test]
+    fn the_budget_that_allows_nothing_is_the_one_that_waiting_doesnt_open() {
+        let check = |budgets: &[Budget], expected: Option<usize>| {
+            let found = closed_budget(budgets, Some(Empty), at(NOON));
+            assert_eq!(found, expected.and_then(|index| budgets.get(index)));
+        };
+        let freeze = || budget("0", Some(("@hourly", "1h")), &[]);
+        let always = || budget("0%", None, &[Empty]);
+        let wrong = || budget("5", Some(("61 * * * *", "1h")), &[]);
+        check(&[budget("1", None, &[]), budget("0", None, &[Drifted])], None);
+        check(&[budget("1%", None, &[]), freeze()], Some(1));
+        check(&[freeze(), always()], Some(1));
+        check(&[freeze(), always(), wrong()], Some(2));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Command {
     pub reason: RemovalReason,
     /// What they drifted to at its begin, if that is why; items of older releases don't say it.
     pub drifted_to: Option<String>,
-    /// The claims that go.
+    /// The claims that go; none once a pause gave them back: they are tried again as soon as it ends.
     pub candidates: Vec<ClaimName>,
     /// The replacement claims, without failed ones.
     pub replacements: Vec<ClaimName>,
@@ -45,6 +45,8 @@ pub enum CommandState {
         attempts: u32,
         /// The next replacement isn't planned before.
         not_before: Timestamp,
+        /// Pods that no replacement is planned for yet: they wait for EC2's answer to the one that asks again.
+        unplanned: u32,
     },
     /// Its candidates are on their way out.
     Draining {

@@ -82,7 +82,7 @@ impl ImageFacts {
 
 crate::words! {
     /// An image's state, in EC2's words.
-    pub enum ImageState {
+    pub enum ImageState else Invalid {
         /// Being made.
         Pending = "pending",
         /// Can be launched.

@@ -80,14 +80,17 @@ impl fmt::Display for Subject {
 }
 
 crate::words! {
-    /// The decision; stable CamelCase names.
-    pub enum Decision {
+    /// The decision; stable CamelCase names. A word of a later release is no error: the sentence beside it is what people
+    /// read.
+    pub enum Decision else Unknown {
         /// A claim is planned, with its launch.
         Planned,
         /// The launch's answer: an instance.
         Launched,
         /// The launch's answer: none.
         LaunchFailed,
+        /// Pods join a claim that is on its way.
+        Placed,
         /// The Node joined.
         Registered,
         /// The Node is ready for pods.
@@ -130,6 +133,8 @@ crate::words! {
         OrphanTerminated,
         /// Tenon deletes launch templates that nothing needs.
         TemplatesDeleted,
+        /// A later release decided it: the record's sentence says what. Only readers make it.
+        Unknown,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::catalog::facts::Architecture;
 use crate::class_status::{ClassStatus, ConditionReason};
 use crate::id::ImageId;
 use crate::unavailable::RequestDigest;
+use crate::wait::doubled;
 
 /// How long EC2's consent holds. A policy that changes meanwhile shows at the next launch.
 pub const ALLOWED_FOR: SignedDuration = SignedDuration::from_hours(12);
@@ -23,6 +24,9 @@ pub const WARNED_FOR: SignedDuration = SignedDuration::from_hours(1);
 pub const FIRST_DENIAL: SignedDuration = SignedDuration::from_secs(30);
 /// The longest time until a denied dry run is repeated: operators shouldn't wait longer after a repair.
 pub const LONGEST_DENIAL: SignedDuration = SignedDuration::from_mins(5);
+/// How long a class rests that no launch can be made from, such as one with malformed user data: it stays so until it
+/// changes, which makes another request. What else is in the user data, such as labels of a NodePool, may change too.
+pub const NO_LAUNCH_FOR: SignedDuration = SignedDuration::from_hours(1);
 /// How long a launch speaks against a denied dry run.
 pub const LAUNCH_COUNTS_FOR: SignedDuration = SignedDuration::from_hours(24);
 /// How often a launch of a validated class is noted.
@@ -155,9 +159,10 @@ impl LaunchVerdict {
         let (failures, holds) = match &outcome {
             VerdictOutcome::Allowed | VerdictOutcome::Unused { .. } => (0, ALLOWED_FOR),
             VerdictOutcome::Warned { .. } | VerdictOutcome::Doubted { .. } => (0, WARNED_FOR),
-            VerdictOutcome::Denied { .. } => {
+            VerdictOutcome::Denied { message, .. } => {
                 let failures = before.map_or(0, |before| before.failures).saturating_add(1);
-                (failures, denial(failures))
+                let holds = if message.starts_with(NO_LAUNCH) { NO_LAUNCH_FOR } else { denial(failures) };
+                (failures, holds)
             }
         };
         Self {
@@ -297,8 +302,7 @@ pub fn architectures(status: &ClassStatus) -> BTreeSet<Architecture> {
 }
 
 fn denial(failures: u32) -> SignedDuration {
-    let doublings = failures.saturating_sub(1).min(8);
-    FIRST_DENIAL.saturating_mul(2_i32.saturating_pow(doublings)).min(LONGEST_DENIAL)
+    doubled(FIRST_DENIAL, failures.saturating_sub(1), LONGEST_DENIAL)
 }
 
 #[cfg(test)]
@@ -347,6 +351,8 @@ mod tests {
         check(VerdictOutcome::Unused { pools: String::new() }, &[43_200]);
         check(doubted(), &[3_600, 3_600]);
         check(denied(), &[30, 60, 120, 240, 300, 300]);
+        let (reason, message) = (ConditionReason::LaunchRefused, format!("{NO_LAUNCH}: malformed"));
+        check(VerdictOutcome::Denied { reason, message, image: None }, &[3_600, 3_600]);
     }
 
     #[test]

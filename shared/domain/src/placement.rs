@@ -18,7 +18,7 @@ crate::words! {
     /// Whose hardware an instance runs on. Its words are EC2's, also the values of
     /// `karpenter.k8s.aws/instance-tenancy`.
     #[derive(Default)]
-    pub enum Tenancy {
+    pub enum Tenancy else Dedicated {
         /// Hardware that accounts share.
         #[default]
         Default = "default",

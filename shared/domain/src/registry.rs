@@ -45,6 +45,15 @@ impl Registry {
     pub fn ip_family(&self) -> IpFamily {
         if self.service_cidr.contains(':') { IpFamily::Ipv6 } else { IpFamily::Ipv4 }
     }
+
+    /// Whether spot requests of its launches are tagged: only a launch role has the right.
+    #[must_use]
+    pub const fn spot_request_tags(&self) -> FeatureGate {
+        match self.launch_role {
+            Some(_) => self.settings.spot_request_tags,
+            None => FeatureGate::Disabled,
+        }
+    }
 }
 
 /// The addresses of a cluster's pods and services: EKS gives them one family.
@@ -73,6 +82,8 @@ pub struct ClusterSettings {
     pub console_output: FeatureGate,
     /// Whether nodes are disrupted voluntarily.
     pub voluntary_disruption: FeatureGate,
+    /// Whether its launch role may tag spot requests. The role of an earlier stack may not.
+    pub spot_request_tags: FeatureGate,
     /// How many nodes of all pools together may be disrupted at once; `None` for no bound beside the pools' own.
     pub disruption_budget: Option<BudgetNodes>,
     /// How pods' and pools' wishes count.
@@ -94,6 +105,7 @@ impl Default for ClusterSettings {
             dry_runs: FeatureGate::Enabled,
             console_output: FeatureGate::Disabled,
             voluntary_disruption: FeatureGate::Enabled,
+            spot_request_tags: FeatureGate::Disabled,
             disruption_budget: None,
             policies: PlanPolicies::default(),
             default_spread: Vec::new(),

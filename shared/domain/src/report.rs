@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use jiff::Timestamp;
+
 use crate::evidence::Waiting;
 use crate::journal::{Decision, Subject, SubjectKind};
 use crate::snapshot::Unreadable;
@@ -25,6 +27,8 @@ const WHY_CHARS: usize = 600;
 pub const ALL_POOLS: &str = "*";
 /// The reason of a NodeClaim whose Node isn't what was expected.
 pub const CONSISTENCY_CHECK_FAILED: &str = "ConsistencyCheckFailed";
+/// The reason of the finding that counts those that aren't listed.
+pub const OTHERS: &str = "Others";
 /// A sentence of subjects that wait.
 pub const WAITS: &str = "{waits}";
 
@@ -36,8 +40,9 @@ pub fn counted<N: PartialEq + From<u8> + fmt::Display>(count: N, one: &str, many
 }
 
 crate::words! {
-    /// How Kubernetes shows a finding besides an Event. The table has its word.
-    pub enum Shown {
+    /// How Kubernetes shows a finding besides an Event. The table has its word. A later release shows it in another way, too:
+    /// its Event is shown by all.
+    pub enum Shown else Event {
         /// Nothing.
         Event,
         /// The condition `tenon.dev/LaunchRefused`, True, of its NodePool.
@@ -46,11 +51,32 @@ crate::words! {
         Waiting,
         /// The condition `tenon.dev/DisruptionPaused`, True, of all NodePools.
         DisruptionPaused,
+        /// The condition `tenon.dev/DriftsAgain`, True, of its NodeClaim.
+        DriftsAgain,
         /// `Drained` of its NodeClaim is Unknown.
         DrainBlocked,
         /// `ValidationSucceeded` and `Ready` of its NodePool or EC2NodeClass are False.
         Invalid,
     }
+}
+
+/// The reason of an EC2NodeClass that is deleted and that NodeClaims use: the peer's.
+pub const CLASS_IN_USE: &str = "WaitingOnNodeClaimTermination";
+/// How many of these NodeClaims are named.
+const USERS_NAMED: usize = 5;
+
+/// What an EC2NodeClass that is deleted does, by the NodeClaims that use it.
+#[must_use]
+pub fn stays_while_used(users: &BTreeSet<&str>) -> String {
+    let named: Vec<&str> = users.iter().copied().take(USERS_NAMED).collect();
+    let more = match users.len().saturating_sub(named.len()) {
+        0 => String::new(),
+        more => format!(" and {}", counted(more, "other", "others")),
+    };
+    format!(
+        "stays while NodeClaims `{}`{more} use it: delete their NodePools, or let these name another EC2NodeClass",
+        named.join("`, `")
+    )
 }
 
 /// One refusal, wait or warning, of one subject or of several alike.
@@ -77,6 +103,8 @@ pub struct Finding {
     pub why: String,
     /// How Kubernetes shows it.
     pub shown: Shown,
+    /// When what it is about is tried again by itself, where that is known. Another time is no other finding.
+    pub next_try: Option<Timestamp>,
     /// Choices and rejected options, by name.
     pub details: BTreeMap<String, String>,
 }
@@ -102,6 +130,7 @@ impl Finding {
             sentence: sentence.to_owned(),
             why,
             shown: Shown::Event,
+            next_try: None,
             details: BTreeMap::new(),
         }
     }
@@ -156,6 +185,12 @@ impl Finding {
     #[must_use]
     pub fn shown(self, shown: Shown) -> Self {
         Self { shown, ..self }
+    }
+
+    /// The same, which is tried again then.
+    #[must_use]
+    pub fn next_try(self, next_try: Option<Timestamp>) -> Self {
+        Self { next_try, ..self }
     }
 
     /// The same, which is another one where this changes.
@@ -230,6 +265,17 @@ impl Finding {
         format!("{}{more}", named.join(", "))
     }
 
+    /// Whether it is a condition of each NodeClaim that it names: another NodeClaim must be shown soon.
+    #[must_use]
+    pub fn is_shown_by_name(&self) -> bool {
+        let is_condition = match self.shown {
+            Shown::DrainBlocked | Shown::DriftsAgain => true,
+            Shown::Event => self.reason == CONSISTENCY_CHECK_FAILED,
+            Shown::LaunchRefused | Shown::Waiting | Shown::DisruptionPaused | Shown::Invalid => false,
+        };
+        self.kind == SubjectKind::Claim && is_condition
+    }
+
     /// Whether both are equal except for their subjects.
     fn is_like(&self, other: &Self) -> bool {
         (self.decision, self.kind, self.shown) == (other.decision, other.kind, other.shown)
@@ -271,20 +317,22 @@ impl Report {
         let (kind, name, shown) = match waiting {
             Waiting::NodeClassNotReady { class, .. } => (SubjectKind::Class, class.clone(), Shown::Event),
             Waiting::LaunchRefused { pool, .. } => (SubjectKind::Pool, pool.clone(), Shown::LaunchRefused),
-            Waiting::NodesNotJoining { pool, .. } | Waiting::NodePoolNotReady { pool, .. } => {
-                (SubjectKind::Pool, pool.clone(), Shown::Waiting)
-            }
+            Waiting::NodesNotJoining { pool, .. }
+            | Waiting::NodesNotInitialized { pool, .. }
+            | Waiting::NodePoolNotReady { pool, .. } => (SubjectKind::Pool, pool.clone(), Shown::Waiting),
             Waiting::CatalogNotHydrated { .. }
             | Waiting::CatalogStale { .. }
             | Waiting::SnapshotMissing
             | Waiting::SnapshotStale { .. }
             | Waiting::SnapshotAhead { .. }
             | Waiting::SnapshotTooLarge { .. }
+            | Waiting::KarpenterRuns { .. }
             | Waiting::ClusterNotRegistered
             | Waiting::TableRestored => (SubjectKind::Pool, all, Shown::Waiting),
         };
         let (subject, why) = (Subject { kind, name }, waiting.to_string());
-        let found = Finding::waiting(subject, waiting.into_str(), "{by} waits", why);
+        let found =
+            Finding::waiting(subject, waiting.into_str(), "{by} waits", why).next_try(waiting.ends_at());
         self.tell(found.condition(waiting.condition().unwrap_or_default()).shown(shown));
     }
 
@@ -312,7 +360,7 @@ impl Report {
             findings.truncate(FINDINGS_MOST - 1);
             let all = Subject { kind: SubjectKind::Pool, name: ALL_POOLS.to_owned() };
             let why = format!("{} more refusals and waits aren't listed", left_out + 1);
-            findings.push(Finding::refused(all, "Others", "{}", why));
+            findings.push(Finding::refused(all, OTHERS, "{}", why));
         }
         to.extend(findings);
     }

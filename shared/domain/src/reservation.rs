@@ -39,7 +39,7 @@ impl ReservedCapacity {
 
 crate::words! {
     /// The kind of a reservation, in the order of use at equal prices.
-    pub enum ReservationKind {
+    pub enum ReservationKind else Default {
         /// An on-demand capacity reservation.
         Default = "default",
         /// A capacity block, which ends.

@@ -321,6 +321,12 @@ impl PodResources {
             for (name, quantity) in pod.requests.iter() {
                 total.insert(name.clone(), quantity);
             }
+            // The API server's defaults: the containers' requests, else the limit; of huge pages always the limit.
+            // Source: kubernetes/kubernetes `pkg/apis/core/v1/defaults.go`, `defaultPodRequests`.
+            let huge_pages = pod.limits.iter().filter(|(name, _)| name.is_huge_pages());
+            for (name, quantity) in huge_pages.filter(|(name, _)| !pod.requests.contains(name)) {
+                total.insert(name.clone(), quantity);
+            }
             total.merge(&pod.limits);
             total.raise(&pod.allocated);
         }
@@ -423,6 +429,21 @@ mod tests {
         whole.pod_level = Some(ContainerResources { requests: list(&[("cpu", "5")]), ..Default::default() });
         whole.overhead = list(&[("cpu", "1")]);
         check(&whole, "6", "2Gi");
+    }
+
+    #[test]
+    fn a_limit_of_the_pod_stands_in_for_what_neither_it_nor_a_container_requests() {
+        let limited = |containers: Vec<ContainerResources>, limits: &[(&str, &str)]| PodResources {
+            containers,
+            pod_level: Some(ContainerResources { limits: list(limits), ..Default::default() }),
+            ..Default::default()
+        };
+        let limits = [("cpu", "1800m"), ("memory", "1Gi")];
+        check(&limited(vec![container("100m", "128Mi")], &limits), "100m", "128Mi");
+        check(&limited(vec![ContainerResources::default()], &limits), "1800m", "1Gi");
+        let paged = ContainerResources { requests: list(&[("hugepages-2Mi", "2Mi")]), ..Default::default() };
+        let pod = limited(vec![paged], &[("hugepages-2Mi", "8Mi")]);
+        assert_eq!(pod.requests().to_string(), "hugepages-2Mi: 8Mi, pods: 1");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use crate::api::NodePool;
 use crate::labels::{MINIMUM_NODE_LIFETIME, MINIMUM_SAVINGS, MOVED_PODS_REST};
 use crate::manifest::duration::parse_plain;
-use crate::money::UsdPerHour;
+use crate::money::{Currency, UsdPerHour};
 use crate::pool_annotations::{PoolAnnotationError, read};
 
 /// How long moved pods rest where their pool doesn't say: where pods come and go all day, each is moved about twice a day.
@@ -59,16 +59,21 @@ impl MinimumSavings {
     }
 }
 
-impl std::fmt::Display for MinimumSavings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl MinimumSavings {
+    /// What is asked for, for people: `5 %`, or `0.02 USD an hour`.
+    #[must_use]
+    pub fn words(self, currency: Currency) -> String {
         match self {
-            Self::Share(share) => {
-                let share = UsdPerHour::from_nanos(share.saturating_mul(10_000_000));
-                write!(f, "{share} %")
-            }
-            Self::Amount(amount) => write!(f, "{amount} an hour"),
+            Self::Share(share) => percent(share),
+            Self::Amount(amount) => format!("{amount} {} an hour", currency.as_str()),
         }
     }
+}
+
+/// A share in hundredths of a percent, for people: `2.25 %`.
+#[must_use]
+pub fn percent(hundredths: u64) -> String {
+    format!("{} %", UsdPerHour::from_nanos(hundredths.saturating_mul(10_000_000)))
 }
 
 /// A pool's own terms of consolidation.
@@ -115,13 +120,13 @@ mod tests {
     #[test]
     fn savings_are_a_share_or_a_price() {
         let check = |text: &str, expected: Option<&str>| {
-            let shown = MinimumSavings::parse(text).map(|savings| savings.to_string());
+            let shown = MinimumSavings::parse(text).map(|savings| savings.words(Currency::Usd));
             assert_eq!(shown.as_deref(), expected, "{text}");
         };
         check("5%", Some("5 %"));
         check("2.25%", Some("2.25 %"));
         check("100%", Some("100 %"));
-        check("0.02", Some("0.02 an hour"));
+        check("0.02", Some("0.02 USD an hour"));
         for wrong in ["", "%", "101%", "-1%", "5 %%", "cheap", "1e3"] {
             check(wrong, None);
         }

@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 
-use crate::id::ZoneId;
+use crate::id::{Zone, ZoneId};
 
 /// When a shift ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ impl ShiftEnd {
 impl std::fmt::Display for ShiftEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::At(end) => write!(f, "until {end}"),
+            Self::At(end) => write!(f, "until {end:.0}"),
             Self::Open => f.write_str("until AWS ends the autoshift"),
         }
     }
@@ -42,6 +42,18 @@ pub struct ShiftedZone {
     pub zone_id: ZoneId,
     /// When the shift ends.
     pub end: ShiftEnd,
+}
+
+impl ShiftedZone {
+    /// The zone by its name in the account, as Nodes have it, where that is known, and its id.
+    #[must_use]
+    pub fn words(&self, name: Option<&Zone>) -> String {
+        let Self { zone_id, end } = self;
+        match name {
+            Some(name) => format!("`{name}` ({zone_id}) {end}"),
+            None => format!("`{zone_id}` {end}"),
+        }
+    }
 }
 
 #[cfg(test)]

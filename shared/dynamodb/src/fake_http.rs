@@ -21,7 +21,7 @@ pub(crate) fn table(http: impl HttpClient + 'static) -> DynamoTable {
     DynamoTable::new(&Client::from_conf(config.build()), "state")
 }
 
-/// Gives its answers, one a request, and keeps the requests: operation and body.
+/// Gives its answers, one a request and the last one again and again, and keeps the requests: operation and body.
 #[derive(Debug, Clone)]
 pub(crate) struct FakeDynamoHttp {
     answers: Arc<Mutex<VecDeque<(u16, Json)>>>,
@@ -44,7 +44,12 @@ impl HttpConnector for FakeDynamoHttp {
         let operation = request.headers().get("x-amz-target").unwrap().to_owned();
         let body = serde_json::from_slice(request.body().bytes().unwrap()).unwrap();
         self.requests.lock().unwrap().push((operation, body));
-        let (status, body) = self.answers.lock().unwrap().pop_front().unwrap();
+        let mut answers = self.answers.lock().unwrap();
+        let (status, body) = match answers.len() {
+            1 => answers.front().cloned(),
+            _ => answers.pop_front(),
+        }
+        .unwrap();
         let response = HttpResponse::new(status.try_into().unwrap(), body.to_string().into());
         HttpConnectorFuture::ready(Ok(response))
     }

@@ -20,7 +20,7 @@ impl DynamoTable {
         consistency: Consistency,
     ) -> Result<Option<Item>, TableError> {
         key.check().map_err(|message| TableError::Invalid { message })?;
-        let request = self.client.get_item().table_name(&self.name).set_key(Some(key_attributes(key)));
+        let request = self.reads.get_item().table_name(&self.name).set_key(Some(key_attributes(key)));
         let answer = request
             .consistent_read(is_strong(consistency))
             .send()
@@ -42,7 +42,7 @@ impl DynamoTable {
             .consistent_read(is_strong(consistency))
             .build()
             .map_err(|error| TableError::Invalid { message: error.to_string() })?;
-        let request = self.client.batch_get_item().request_items(&self.name, asked);
+        let request = self.reads.batch_get_item().request_items(&self.name, asked);
         let answer = request.send().await.map_err(|error| read_error(error, pk))?;
         let found = answer.responses.unwrap_or_default().into_values().flatten().map(item_of);
         let items: BTreeMap<Key, Item> =
@@ -77,7 +77,7 @@ impl DynamoTable {
         }
         let start = query.start_after.as_ref().map(|sk| key_attributes(&Key::new(query.pk.as_str(), sk)));
         let limit = query.limit.map(|limit| i32::try_from(limit).unwrap_or(i32::MAX));
-        let request = self.client.query().table_name(&self.name).key_condition_expression(condition);
+        let request = self.reads.query().table_name(&self.name).key_condition_expression(condition);
         let request = request
             .set_expression_attribute_names(said.names())
             .set_expression_attribute_values(said.into_values())

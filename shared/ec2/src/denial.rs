@@ -49,6 +49,8 @@ pub struct Denial {
     pub action: String,
     /// The service and type of the resource, such as `ec2` and `instance`.
     pub resource: Option<(String, String)>,
+    /// Whether the words name no resource of that type, as in `launch-template/*`.
+    pub names_none: bool,
     /// Why.
     pub cause: DenialCause,
 }
@@ -114,6 +116,7 @@ impl Denial {
         Self {
             action: named.unwrap_or(action).to_owned(),
             resource: resource.and_then(resource_type),
+            names_none: resource.is_some_and(names_none),
             cause: cause(words),
         }
     }
@@ -130,11 +133,28 @@ impl Denial {
             .context
             .action
             .map(|action| if action.contains(':') { action } else { format!("{service}:{action}") });
-        let resource = told.context.resource.as_deref().and_then(resource_type);
+        let arn = told.context.resource.as_deref();
+        let resource = arn.and_then(resource_type);
         Self {
             action: named.filter(|action| is_action(action)).unwrap_or(self.action),
+            names_none: if resource.is_some() { arn.is_some_and(names_none) } else { self.names_none },
             resource: resource.or(self.resource),
             cause: if told.explicit_deny { DenialCause::Denied(None) } else { DenialCause::NotAllowed(None) },
+        }
+    }
+
+    /// Whether the call is denied because EC2 doesn't find its launch template: then IAM has no tags of it to compare, and
+    /// the words name none. Source: kubernetes-sigs/karpenter#2813, read November 2026.
+    #[must_use]
+    pub fn is_of_unseen_template(&self) -> bool {
+        let launches = ["ec2:CreateFleet", "ec2:RunInstances"].contains(&self.action.as_str());
+        let of_templates = self
+            .resource
+            .as_ref()
+            .is_some_and(|(service, kind)| service == "ec2" && kind == "launch-template");
+        match self.cause {
+            DenialCause::Denied(_) => false,
+            DenialCause::NotAllowed(_) | DenialCause::Untold => launches && of_templates && self.names_none,
         }
     }
 
@@ -151,7 +171,7 @@ impl Denial {
 /// A sentence with the remedy.
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { action, resource, cause } = self;
+        let Self { action, resource, cause, names_none: _ } = self;
         write!(f, "EC2 denies function `provisioner` the action `{action}`")?;
         if let Some((_, kind)) = resource {
             write!(f, " on resource `{kind}`")?;
@@ -208,6 +228,10 @@ fn resource_type(arn: &str) -> Option<(String, String)> {
     (scheme == "arn" && plain(service) && plain(kind)).then(|| (service.to_owned(), kind.to_owned()))
 }
 
+fn names_none(arn: &str) -> bool {
+    arn.ends_with("/*")
+}
+
 fn cause(words: &str) -> DenialCause {
     let kind = |rest: &str| PolicyKind::ALL.into_iter().find(|kind| rest.starts_with(kind.as_str()));
     let after = |text: &str| words.split_once(text).and_then(|(_, rest)| kind(rest));
@@ -231,6 +255,36 @@ mod tests {
         let told = Denial::read("ec2:CreateFleet", words).to_string();
         assert_eq!(told, format!("EC2 denies function `provisioner` the action {expected}"));
         assert!(!told.contains("111122223333") && !told.contains("secret"), "{told}");
+    }
+
+    #[test]
+    fn a_template_that_ec2_doesnt_find_is_told_by_a_denial_that_names_none() {
+        let check = |action: &str, name: &str, why: &str, expected: bool| {
+            let arn = format!("arn:aws:ec2:us-east-1:111122223333:{name}");
+            let plain = Denial::read("ec2:CreateFleet", &format!("{USER}{action} on resource: {arn} {why}"));
+            assert_eq!(plain.is_of_unseen_template(), expected, "{action} {name} {why}");
+        };
+        let no = "because no identity-based policy allows it";
+        check("ec2:CreateFleet", "launch-template/*", no, true);
+        check("ec2:RunInstances", "launch-template/*", no, true);
+        check("ec2:CreateFleet", "launch-template/lt-1", no, false);
+        check(
+            "ec2:CreateFleet",
+            "launch-template/*",
+            "with an explicit deny in a service control policy",
+            false,
+        );
+        check("ec2:CreateFleet", "fleet/*", no, false);
+        check("ec2:CreateLaunchTemplate", "launch-template/*", no, false);
+        let told = |name: &str| {
+            let arn = format!("arn:aws:ec2:us-east-1:111122223333:launch-template/{name}");
+            let content = format!(
+                r#"{{"allowed":false,"explicitDeny":false,"context":{{"action":"ec2:CreateFleet","resource":"{arn}"}}}}"#
+            );
+            let untold = Denial::read("ec2:CreateFleet", "You are not authorized to perform this operation.");
+            untold.decoded(&DecodedMessage::new(content)).is_of_unseen_template()
+        };
+        assert_eq!([told("*"), told("lt-1")], [true, false]);
     }
 
     #[test]

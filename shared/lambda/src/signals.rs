@@ -1,9 +1,11 @@
 //! Doorbells over SQS and EventBridge.
 //!
-//! Decides the queue of a wake, and how events are cut into requests. A failed doorbell is only logged: the sweep
-//! reaches the same state.
+//! Decides the queue of a wake, how events are cut into requests, and how often a doorbell is tried: a lost one costs its
+//! listener the minutes until a sweep, and one that is heard twice costs nothing. What fails after that is only logged,
+//! because the sweep reaches the same state.
 //!
-//! Invariant: a doorbell never fails its caller, and takes at most [`CALL_TIMEOUT`] a request.
+//! Invariant: a doorbell never fails its caller, and takes at most [`CALL_TIMEOUT`] a request, twice if EventBridge refuses
+//! events of it.
 
 use std::error::Error;
 use std::time::Duration;
@@ -27,6 +29,12 @@ use crate::configuration::{FunctionConfiguration, Queues};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The services accept a message or a batch of events within milliseconds; a longer wait isn't worth the wake's time.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(3);
+/// One try of it, so that another one follows a service that doesn't answer.
+const TRY_TIMEOUT: Duration = Duration::from_millis(1_400);
+/// The tries of a call. The first may fail on a connection that was closed while the function was frozen.
+const TRIES: u32 = 3;
+/// The first wait between them is shorter than this.
+const TRIED_AGAIN: Duration = Duration::from_millis(50);
 /// PutEvents' limits: entries of a request, and the bytes of them all.
 const ENTRIES_MAX: usize = 10;
 const BYTES_MAX: usize = 256 * 1024;
@@ -48,14 +56,18 @@ impl AwsSignals {
     /// Doorbells, with clients from `sdk`, whose retries and timeouts are replaced.
     #[must_use]
     pub fn new(sdk: &SdkConfig, configuration: &FunctionConfiguration) -> Self {
-        let timeouts =
-            TimeoutConfig::builder().connect_timeout(CONNECT_TIMEOUT).operation_timeout(CALL_TIMEOUT).build();
+        let timeouts = TimeoutConfig::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .operation_attempt_timeout(TRY_TIMEOUT)
+            .operation_timeout(CALL_TIMEOUT)
+            .build();
+        let tries = RetryConfig::standard().with_max_attempts(TRIES).with_initial_backoff(TRIED_AGAIN);
         let sqs = aws_sdk_sqs::config::Builder::from(sdk)
-            .retry_config(RetryConfig::disabled())
+            .retry_config(tries.clone())
             .timeout_config(timeouts.clone())
             .build();
         let events = aws_sdk_eventbridge::config::Builder::from(sdk)
-            .retry_config(RetryConfig::disabled())
+            .retry_config(tries)
             .timeout_config(timeouts)
             .build();
         Self {
@@ -79,12 +91,28 @@ impl AwsSignals {
         }
     }
 
+    /// Puts events, and once more those that EventBridge refuses.
     async fn put(&self, entries: Vec<PutEventsRequestEntry>) {
-        match self.events.put_events().set_entries(Some(entries)).send().await {
-            Ok(answer) => {
-                answer.entries().iter().filter(|entry| entry.error_code.is_some()).for_each(refused)
+        let again = self.put_once(entries).await.into_iter().map(|refused| refused.entry).collect::<Vec<_>>();
+        if !again.is_empty() {
+            self.put_once(again).await.iter().for_each(|refused| tell_refused(&refused.why));
+        }
+    }
+
+    /// The events that EventBridge refuses.
+    async fn put_once(&self, entries: Vec<PutEventsRequestEntry>) -> Vec<RefusedEvent> {
+        match self.events.put_events().set_entries(Some(entries.clone())).send().await {
+            // The answer's entries are in the order of the request's.
+            Ok(answer) => entries
+                .into_iter()
+                .zip(answer.entries.unwrap_or_default())
+                .filter(|(_, answer)| answer.error_code.is_some())
+                .map(|(entry, why)| RefusedEvent { entry, why })
+                .collect(),
+            Err(error) => {
+                tell("PutEvents", &self.bus, &error);
+                Vec::new()
             }
-            Err(error) => tell("PutEvents", &self.bus, &error),
         }
     }
 
@@ -96,6 +124,12 @@ impl AwsSignals {
             .detail(event.detail.to_string())
             .build()
     }
+}
+
+/// An event that EventBridge refuses, with the reason.
+struct RefusedEvent {
+    entry: PutEventsRequestEntry,
+    why: PutEventsResultEntry,
 }
 
 impl Signals for AwsSignals {
@@ -165,7 +199,7 @@ fn tell(action: &'static str, to: &str, error: &dyn Error) {
     tracing::warn!(error_type = ERROR_TYPE, action, to, "can't ring a doorbell: {}", chain(error));
 }
 
-fn refused(entry: &PutEventsResultEntry) {
+fn tell_refused(entry: &PutEventsResultEntry) {
     let (code, message) = (entry.error_code().unwrap_or_default(), entry.error_message().unwrap_or_default());
     tracing::warn!(
         error_type = ERROR_TYPE,
@@ -288,21 +322,47 @@ mod tests {
         }
     }
 
+    fn refusing() -> (u16, Value) {
+        (
+            200,
+            json!({"FailedEntryCount": 1,
+            "Entries": [{"EventId": "0"}, {"ErrorCode": "InternalFailure", "ErrorMessage": "later"}]}),
+        )
+    }
+
     #[tokio::test]
-    async fn a_doorbell_that_fails_is_told_tried_once_and_keeps_no_other() {
+    async fn what_fails_once_is_tried_again_and_events_that_were_taken_arent_sent_again() {
+        let http =
+            FakeAwsHttp::new([(503, json!({})), refusing(), taken(1), (500, json!({})), sent_message()]);
+        let signals = signals(&http);
+        signals.publish(&[event(1), event(2)]).await;
+        signals.ring_agent(&cluster()).await;
+        let sent = http.sent();
+        let events: Vec<usize> =
+            sent.iter().filter_map(|(_, body)| body["Entries"].as_array()).map(Vec::len).collect();
+        assert_eq!(events, [2, 2, 1]);
+        assert_eq!(sent[2].1["Entries"][0]["Detail"], json!({"text": "xx"}).to_string());
+        assert_eq!(sent.len(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_doorbell_that_fails_is_told_and_keeps_no_other() {
         let lines = Lines::default();
         let writer = lines.clone();
         let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
         let _logging = tracing::subscriber::set_default(log.finish());
-        let refused = json!({"FailedEntryCount": 1, "Entries": [{"ErrorCode": "InternalFailure", "ErrorMessage": "later"}]});
-        let http = FakeAwsHttp::new([(200, refused), (503, json!({})), sent_message()]);
+        let refused = || (200, json!({"FailedEntryCount": 1, "Entries": [{"ErrorCode": "InternalFailure"}]}));
+        let broken = || (503, json!({}));
+        let answers = [refused(), refused(), broken(), broken(), broken(), sent_message()];
+        let http = FakeAwsHttp::new(answers);
         let signals = signals(&http);
         signals.publish(&[event(1)]).await;
         signals.ring_agent(&cluster()).await;
         signals.ring_agent(&cluster()).await;
+        assert_eq!(http.sent().len(), 6);
         // The answers are used up: the connection breaks.
         signals.publish(&[event(1)]).await;
-        assert_eq!(http.sent().len(), 4);
+        assert_eq!(http.sent().len(), 9);
         let logged = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
         let logged: Vec<Value> = logged.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let of_signals = logged.iter().filter(|line| line["error_type"] == ERROR_TYPE);

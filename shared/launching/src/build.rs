@@ -52,6 +52,7 @@ use group::groups;
 use record::record;
 use request::{RequestParts, request};
 
+pub use record::join_record;
 pub use write::write_launch;
 
 /// Equal on-demand claims are launched zone by zone while the plan has fewer launches than this: EC2 takes 50 mutating
@@ -266,6 +267,7 @@ impl Building<'_> {
         let (fleet, ready) = self.fleet(first)?;
         let made_from = RequestDigest::of_class(cluster, &ready.status);
         let base = Claim {
+            class_fields: Some(ready.class.spec_hash.fields()),
             class_hash: Some(ready.class.spec_hash.in_cluster(&input.registry.certificate_authority)),
             security_groups: Some(
                 ready.status.security_groups.iter().map(|group| group.id.clone()).collect(),
@@ -335,6 +337,7 @@ fn claim(planned: &PlannedClaim, launch: &Launch, base: &Claim) -> Claim {
     Claim {
         name: planned.name.clone(),
         pool_hash: Some(planned.pool_hash),
+        pool_fields: Some(planned.pool_fields.clone()),
         role: match &launch.cause {
             LaunchCause::PendingPods => CommandRole::None,
             LaunchCause::Replacement(command) => CommandRole::Replacement(command.clone()),

@@ -14,13 +14,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use tenon_domain::api::node_class;
+use tenon_domain::catalog::CapacityType;
 use tenon_domain::catalog::settings::{self, GIB, NestedVirtualization};
-use tenon_domain::class_status::ClassStatus;
+use tenon_domain::class_status::{ClassStatus, ResolvedImage};
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{ImageId, ParseIdError, PlacementGroupId, ReservationId, SecurityGroupId};
 use tenon_domain::labels;
 use tenon_domain::placement::{LaunchPlacement, Tenancy};
-use tenon_domain::registry::Allowances;
+use tenon_domain::registry::{Allowances, FeatureGate, Registry};
 use tenon_domain::reservation::{LaunchedInto, ReservedCapacity};
 use tenon_domain::tags;
 use tenon_ec2::port::{
@@ -46,6 +47,8 @@ pub struct LaunchSite<'a> {
     pub placement: Option<&'a LaunchPlacement>,
     /// The tenancy.
     pub tenancy: Tenancy,
+    /// How its instances are paid for; `None` where that makes no difference.
+    pub capacity_type: Option<CapacityType>,
     /// How many EFA interfaces each instance has, unless the class names its interfaces.
     pub efa_interfaces: u32,
 }
@@ -58,6 +61,7 @@ impl<'a> LaunchSite<'a> {
             reservation: fleet.reservation.as_ref(),
             placement: fleet.placement.as_ref(),
             tenancy: fleet.tenancy,
+            capacity_type: Some(fleet.capacity_type),
             efa_interfaces: key.efa_interfaces,
         }
     }
@@ -87,7 +91,7 @@ pub fn template(
             node_class::InstanceProfile::Arn(arn) => InstanceProfileSpec::Arn(arn.clone()),
         }),
         user_data: user_data(setup, image_name)?.map(|text| STANDARD.encode(text)),
-        block_devices: block_devices(&class.settings, &registry.allowed),
+        block_devices: block_devices(&class.settings, &registry.allowed, named),
         metadata_options: Some(InstanceMetadataOptions {
             http_endpoint: metadata.http_endpoint.clone(),
             http_protocol_ipv6: metadata.http_protocol_ipv6.clone(),
@@ -108,6 +112,7 @@ pub fn template(
         ),
         nested_virtualization: class.settings.nested_virtualization,
         network_interface_tags: tags.clone(),
+        spot_request_tags: spot_request_tags(registry, site.capacity_type, &tags),
         reservations: ReservedCapacity::behind(&registry.gates).map(|_| {
             let only = |into: &LaunchedInto| ReservationPreference::Only(into.id.clone());
             site.reservation.map_or(ReservationPreference::None, only)
@@ -118,6 +123,17 @@ pub fn template(
     let nameless = CreateLaunchTemplate { name: String::new(), data, tags };
     let digest = Digest::of_texts([to_stored(&nameless).as_str()]).base36(NAME_DIGITS);
     Ok(CreateLaunchTemplate { name: format!("tenon-{}-{digest}", registry.installation), ..nameless })
+}
+
+/// The tags of spot requests. EC2 refuses such tags in a launch on demand.
+fn spot_request_tags(registry: &Registry, capacity_type: Option<CapacityType>, tags: &Tags) -> Tags {
+    match (capacity_type, registry.spot_request_tags()) {
+        (Some(CapacityType::Spot), FeatureGate::Enabled) => tags.clone(),
+        (
+            Some(CapacityType::Spot | CapacityType::OnDemand | CapacityType::Reserved) | None,
+            FeatureGate::Enabled | FeatureGate::Disabled,
+        ) => Tags::new(),
+    }
 }
 
 /// Tags of everything that is made for a class of a cluster.
@@ -139,8 +155,13 @@ pub fn shared_tags(setup: &NodeSetup<'_>) -> Tags {
 }
 
 /// The class's devices, or the family's own: encrypted gp3, as with the peer. Without the stack's allowance the
-/// template names no snapshot, and EC2 takes the image's own.
-fn block_devices(settings: &settings::NodeSettings, allowed: &Allowances) -> Vec<BlockDeviceMapping> {
+/// template names no snapshot, and EC2 takes the image's own. The template never names that one: its owner needs no
+/// allowance, but IAM would ask for one.
+fn block_devices(
+    settings: &settings::NodeSettings,
+    allowed: &Allowances,
+    image: Option<&ResolvedImage>,
+) -> Vec<BlockDeviceMapping> {
     if settings.block_devices.is_empty() {
         let device = |(name, bytes): &(&str, u64)| BlockDeviceMapping {
             device_name: (*name).to_owned(),
@@ -153,18 +174,20 @@ fn block_devices(settings: &settings::NodeSettings, allowed: &Allowances) -> Vec
     }
     let device = |mapping: &settings::BlockDevice| {
         let ebs = mapping.ebs.clone().unwrap_or_default();
+        let device_name = mapping.device_name.clone().unwrap_or_default();
+        let own = image.and_then(|image| image.own_snapshots.get(&device_name));
         // EC2 takes whole GiB; less would be too small.
         let gib =
             ebs.size.and_then(|size| u64::try_from(size.value_ceil()).ok()).map(|bytes| bytes.div_ceil(GIB));
         BlockDeviceMapping {
-            device_name: mapping.device_name.clone().unwrap_or_default(),
+            device_name,
             volume_size_gib: gib.and_then(|gib| u32::try_from(gib).ok()),
             volume_type: ebs.volume_type,
             iops: ebs.iops,
             throughput_mib: ebs.throughput,
             encrypted: ebs.encrypted,
             kms_key_id: ebs.kms_key_id,
-            snapshot_id: ebs.snapshot_id.filter(|_| allowed.has_snapshots()),
+            snapshot_id: ebs.snapshot_id.filter(|id| allowed.has_snapshots() && own != Some(id)),
             // With no snapshot named it is the rate of the image's own.
             initialization_rate_mib: ebs.volume_initialization_rate,
             delete_on_termination: ebs.delete_on_termination,
@@ -208,6 +231,9 @@ struct StoredTemplate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nested_virtualization: Option<bool>,
     network_interface_tags: Tags,
+    /// Absent without tags: old templates keep their name.
+    #[serde(default, skip_serializing_if = "Tags::is_empty")]
+    spot_request_tags: Tags,
     tags: Tags,
     /// Absent without a preference: old templates keep their name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -313,6 +339,7 @@ pub fn to_stored(request: &CreateLaunchTemplate) -> String {
             NestedVirtualization::Disabled => false,
         }),
         network_interface_tags: data.network_interface_tags.clone(),
+        spot_request_tags: data.spot_request_tags.clone(),
         tags: request.tags.clone(),
         reservations: data.reservations.as_ref().map(|preference| match preference {
             ReservationPreference::Only(id) => StoredPreference::Only(id.to_string()),
@@ -374,6 +401,7 @@ pub fn from_stored(text: &str) -> Result<CreateLaunchTemplate, StoredTemplateErr
             if enabled { NestedVirtualization::Enabled } else { NestedVirtualization::Disabled }
         }),
         network_interface_tags: stored.network_interface_tags,
+        spot_request_tags: stored.spot_request_tags,
         reservations: stored.reservations.map(preference).transpose().map_err(id)?,
         placement: stored.placement.map(placement).transpose().map_err(id)?,
         tenancy: stored.tenancy.map_or(Tenancy::Default, |StoredTenancy::Dedicated| Tenancy::Dedicated),

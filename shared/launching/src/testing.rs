@@ -75,6 +75,7 @@ pub(crate) fn status(name: &str) -> tenon_domain::class_status::ClassStatus {
         variant: ImageVariant::Any,
         boot_mode: None,
         created_at: at,
+        own_snapshots: BTreeMap::new(),
     };
     let observation = ClassObservation {
         name: NodeClassName::parse(name).unwrap(),
@@ -161,6 +162,7 @@ pub(crate) fn planned(name: &str, offerings: &[&str]) -> tenon_planning::provisi
         name: ClaimName::parse(name).unwrap(),
         pool: NodePoolName::parse("default").unwrap(),
         pool_hash: "1".parse().unwrap(),
+        pool_fields: tenon_domain::class_hash::FieldDigests::default(),
         class: NodeClassName::parse("default").unwrap(),
         requirements: Requirements::new().into(),
         labels: BTreeMap::new(),

@@ -1,8 +1,8 @@
 //! The least cost of the pods on a plan's new claims: a linear programme over groups of equal pods.
 //!
 //! Decides nothing; it measures plans. Every pod must be on a machine of a type that it may use, machines may be
-//! bought in fractions, pods may be split over them, and no type exceeds its resources. Each group is limited to its
-//! own offerings in the pools that the plan used for it. No valid plan for these claims' pods is cheaper, except one
+//! bought in fractions, pods may be split over them, and no type exceeds its resources. A type of which the limits allow
+//! not even one node is left out. Each group is limited to its own offerings in the pools that the plan used for it. No valid plan for these claims' pods is cheaper, except one
 //! that moves pods to existing nodes.
 //!
 //! This module makes the programme, and gives up one that is too large as soon as that is sure. The feature-gated
@@ -178,13 +178,15 @@ fn drafts_of(pool: &Pool<'_>, kinds: &[PodKind<'_>], scale: &[f64]) -> Vec<Draft
     for (index, kind) in kinds.iter().enumerate().filter(|(_, kind)| kind.pools.contains(name)) {
         by_ways.entry(kind.ways.id).or_default().push((index, kind));
     }
+    // Whatever claims they share: no claim has more room.
+    let rooms = pool.daemons.largest_rooms(&pool.types);
     let mut least: BTreeMap<(usize, u64), KindSet> = BTreeMap::new();
     for alike in by_ways.values() {
         let asked = alike.first().map(|(_, kind)| &kind.ways.for_new_nodes);
         for (type_index, price) in asked.into_iter().flatten().flat_map(|asked| pool.least_prices(asked)) {
-            let Some(one) = pool.types.get(type_index) else { continue };
+            let Some(room) = rooms.get(type_index).filter(|_| pool.allows_one(type_index)) else { continue };
             let users = least.entry((type_index, price)).or_default();
-            let fitting = alike.iter().filter(|(_, kind)| within(kind.need, &one.room));
+            let fitting = alike.iter().filter(|(_, kind)| within(kind.need, &room.amounts));
             fitting.for_each(|(index, _)| users.insert(*index));
         }
     }
@@ -198,8 +200,8 @@ fn drafts_of(pool: &Pool<'_>, kinds: &[PodKind<'_>], scale: &[f64]) -> Vec<Draft
             continue;
         }
         all.add(&kinds);
-        let Some(one) = pool.types.get(type_index) else { continue };
-        let room = scaled(&one.room, scale).into_iter().map(|room| room.clamp(0.0, MOST_ROOM)).collect();
+        let Some(room) = rooms.get(type_index) else { continue };
+        let room = scaled(&room.amounts, scale).into_iter().map(|room| room.clamp(0.0, MOST_ROOM)).collect();
         let user_count = all.iter().count();
         drafts.push(DraftColumn { room, price: usd(price), users: all.clone(), user_count });
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
+use tenon_domain::api::meta::is_kubernetes_node;
 use tenon_domain::manifest;
 use tenon_domain::taint::{Taint, Toleration};
 
@@ -274,6 +275,13 @@ pub fn controller(object: &Value) -> Option<&Value> {
     list(object, "/metadata/ownerReferences")
         .iter()
         .find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
+}
+
+/// Whether an owner is a Node of Kubernetes: its kubelet made the object.
+#[must_use]
+pub fn is_node_owner(owner: &Value) -> bool {
+    let api_version = text(owner, "/apiVersion").unwrap_or_default();
+    text(owner, "/kind").is_some_and(|kind| is_kubernetes_node(api_version, kind))
 }
 
 /// Since when a condition is True.

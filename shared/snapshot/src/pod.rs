@@ -206,7 +206,8 @@ impl PodNeedsSet {
             Some("system-cluster-critical" | "system-node-critical")
         );
         let kept = object::texts(pod, "/metadata/annotations").find(|(key, _)| *key == DO_NOT_DISRUPT);
-        let runner = if mirror || text(pod, "/metadata/ownerReferences/0/kind") == Some("Node") {
+        let of_node = object::list(pod, "/metadata/ownerReferences").iter().any(object::is_node_owner);
+        let runner = if mirror || of_node {
             PodRunner::Kubelet
         } else if owner("DaemonSet") {
             PodRunner::DaemonSet
@@ -313,6 +314,23 @@ mod tests {
             json!({"kind": "Pod", "metadata": {"name": name, "uid": name, "resourceVersion": version.to_string()},
             "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": cpu}}}]}}),
         )
+    }
+
+    #[test]
+    fn the_needs_of_a_pod_name_its_controller_and_its_node() {
+        let check = |owner: Value, expected: PodRunner| {
+            let owners = json!([owner]);
+            let pod = json!({"kind": "Pod", "metadata": {"name": "a", "ownerReferences": owners},
+                "spec": {"containers": [{"name": "a"}]}});
+            let read = PodNeedsSet::default().read(&pod).unwrap();
+            assert_eq!(read.runner, expected);
+            let named = object::at(&pod_shape(&pod), "/metadata/ownerReferences").cloned();
+            assert_eq!(named, (expected != PodRunner::Other).then_some(owners));
+        };
+        let owner = |api: &str, kind: &str| json!({"apiVersion": api, "kind": kind, "name": "b", "uid": "u"});
+        check(owner("v1", "Node"), PodRunner::Kubelet);
+        check(owner("longhorn.io/v1beta2", "Node"), PodRunner::Other);
+        check(owner("apps/v1", "ReplicaSet"), PodRunner::Other);
     }
 
     #[test]

@@ -223,6 +223,7 @@ mod tests {
             refusals: refused.map(str::to_owned),
             told_at: None,
             offerings: Vec::new(),
+            offerings_at: None,
         };
         let heads = Heads {
             generations: now,

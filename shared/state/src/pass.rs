@@ -12,11 +12,12 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::catalog::HeldOffering;
 use tenon_domain::id::ClusterName;
 use tenon_domain::report::Report;
+use tenon_domain::wait::later;
 use tenon_domain::wake::{FunctionName, WakeCause};
 use tenon_runtime::ports::WAKE_AT_MOST;
 use tenon_runtime::{HandlerError, Ports, Signals, WakeScope};
 use tenon_table::items::{Generations, SeenRecord, keys, set};
-use tenon_table::{CommitError, Consistency, Table, Write, content_commit};
+use tenon_table::{CommitError, Table, Write, content_commit};
 
 use crate::heads::{Heads, glance, sharpness};
 use crate::observe::Caches;
@@ -114,6 +115,8 @@ pub struct SeenOf {
     pub waits: Waits,
     /// The offerings of the cluster's instances, where the function tells them.
     pub offerings: Vec<HeldOffering>,
+    /// When it knew them so, if an earlier pass did.
+    pub offerings_at: Option<Timestamp>,
 }
 
 /// How a function gets back to waiting decisions.
@@ -189,6 +192,7 @@ async fn finish<F: Pass>(pass: &F, end: End, report: Report, now: Timestamp) -> 
             refusals: telltale.digest,
             told_at: telltale.told_at,
             offerings: seen.offerings,
+            offerings_at: seen.offerings_at,
         };
         writes.push(set(keys::seen(cluster, function), &seen));
     }
@@ -226,7 +230,7 @@ pub async fn changed<'s, P: Ports>(
     let heads = glance(ports, cluster, wants, sharpness(causes)).await?;
     let changed = !heads.unchanged(now);
     if !changed {
-        wake_when_due(ports, cluster, &heads).await;
+        wake_when_due(ports, cluster, &heads, causes).await;
     }
     caches.glanced(cluster, heads.strong());
     Ok(changed.then_some(cluster))
@@ -238,10 +242,6 @@ pub fn look_again(now: Timestamp) -> Timestamp {
     later(now, LOOK_AGAIN)
 }
 
-fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
-    at.saturating_add(by).unwrap_or(at)
-}
-
 /// Whether a look is too far away for a delayed message.
 fn is_far(now: Timestamp, at: Timestamp) -> bool {
     at.duration_since(now) > WAKE_AT_MOST
@@ -249,9 +249,9 @@ fn is_far(now: Timestamp, at: Timestamp) -> bool {
 
 /// Sends the message of a look that comes before the next sweep. The pass that named its time was too early for it, and a
 /// sweep of an unchanged world is no pass.
-pub async fn wake_when_due<P: Ports>(ports: &P, cluster: &ClusterName, heads: &Heads) {
-    // Only sweeps are content with such heads; other wakes may come by the hundred.
-    let swept = heads.seen.as_ref().filter(|_| heads.consistency == Consistency::Eventual);
+pub async fn wake_when_due<P: Ports>(ports: &P, cluster: &ClusterName, heads: &Heads, causes: &[WakeCause]) {
+    // Other wakes may come by the hundred. A sweep in one batch with them may be the last one.
+    let swept = heads.seen.as_ref().filter(|_| causes.contains(&WakeCause::Sweep));
     let Some((seen, at)) = swept.and_then(|seen| Some((seen, seen.wake_at?))) else { return };
     let after = at.duration_since(ports.now());
     if after.is_positive() && after < between_sweeps(seen.function) {

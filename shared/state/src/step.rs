@@ -12,7 +12,7 @@ use tenon_domain::id::ClusterName;
 use tenon_domain::journal::JournalRecord;
 use tenon_runtime::HandlerError;
 use tenon_snapshot::action::{NodeAction, action_key};
-use tenon_table::items::{Journal, JournalOf, add_step, keys, set, set_expiring};
+use tenon_table::items::{DecisionCounter, Journal, JournalOf, add_step, keys, set, set_expiring};
 use tenon_table::{Commit, Expect, Write, WriteCondition, WriteGroup, content_commit};
 
 /// A change under construction.
@@ -80,9 +80,9 @@ impl<'a> Change<'a> {
         Ok(())
     }
 
-    /// Adds a journal record of the decision, numbered by `revision`.
-    pub fn record(&mut self, record: &JournalRecord, revision: u64) {
-        self.group.writes.extend(self.journal.writes(record, revision));
+    /// Adds a journal record of a decision that `counter` counts.
+    pub fn record(&mut self, record: &JournalRecord, counter: DecisionCounter<'_>) {
+        self.group.writes.extend(self.journal.writes(record, counter));
     }
 
     /// The change as a group of a plan.
@@ -183,7 +183,7 @@ mod tests {
         let (cluster, now) = (cluster(), world.now());
         let after = failed(&claim, now);
         let mut step = Change::step(&cluster, claim.revision, &after);
-        step.record(&record(now), after.revision);
+        step.record(&record(now), DecisionCounter::Subject(after.revision));
         block_on(world.table.commit(&step.commit())).unwrap();
         let view = observe(&world);
         assert_eq!(view.claims[&claim.name], after);
@@ -231,6 +231,7 @@ mod tests {
             refusals: None,
             told_at: None,
             offerings: Vec::new(),
+            offerings_at: None,
         };
         let write = set(keys::seen(&cluster, function), &seen);
         block_on(world.table.commit(&content_commit(vec![], vec![write]))).unwrap();

@@ -244,8 +244,7 @@ impl ClusterView {
             let pk = keys::region_pk(&ports.installation().region);
             let range = SkRange::Prefix(Want::Marks.prefix().to_owned());
             let items = read_range(ports.table(), pk, range, self.now).await?;
-            let marks = items.iter().map(|(key, item)| parsed::<Mark>(key, item));
-            self.marks = marks.collect::<Result<_, _>>()?;
+            self.marks = form::from_known_items::<Mark>(&items).map_err(form_error)?.into_iter().collect();
         }
         Ok(())
     }

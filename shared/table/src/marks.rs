@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use tenon_domain::id::Region;
 use tenon_domain::unavailable::{Mark, MarkState};
 
-use crate::items::{FormError, from_item, from_items, keys, set};
+use crate::items::{FormError, from_item, from_known_items, keys, set};
 use crate::{
     CommitError, Consistency, Expect, Query, SkRange, Table, TableError, WriteCondition, content_commit,
     query_all,
@@ -69,13 +69,13 @@ pub async fn clear_marks<T: Table>(
     Ok(cleared)
 }
 
-/// All marks of a region, by key, even without effect, by a consistent read.
+/// All marks of a region that this release knows, by key, even without effect, by a consistent read.
 ///
 /// # Errors [`MarksError`] if the read fails, or an item isn't a mark.
 pub async fn read_marks<T: Table>(table: &T, region: &Region) -> Result<Vec<Mark>, MarksError> {
     let range = SkRange::Prefix(keys::UNAVAILABLE.to_owned());
     let items = query_all(table, &Query::new(keys::region_pk(region), range, Consistency::Strong)).await?;
-    Ok(from_items(&items)?)
+    Ok(from_known_items(&items)?)
 }
 
 fn choose(marks: Vec<Mark>, meant: &Meant, now: Timestamp) -> Result<Vec<Mark>, MarksError> {

@@ -155,7 +155,8 @@ impl<'a, S: Server> Line<'a, S> {
                 node_roles: BTreeMap::from([("nodes".to_owned(), "nodes".to_owned())]),
                 subnet_tags: world.clone(),
                 security_group_tags: world,
-                image_owners: BTreeSet::from([self.server.world().owner.clone()]),
+                // Moto gives each image of its list AWS's alias, and such an image is allowed by the alias alone.
+                image_owners: BTreeSet::from([self.server.world().owner.clone(), "amazon".to_owned()]),
                 ..Allowances::default()
             },
         };

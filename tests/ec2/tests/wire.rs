@@ -13,16 +13,16 @@ use tenon_domain::reservation::{MatchCriteria, ReservationKind};
 use tenon_domain::tags;
 use tenon_domain::zonal_shift::ShiftEnd;
 use tenon_ec2::port::{
-    BlockDeviceMapping, CapacityReservation, CapacityReservationFilter, ImageArchitecture, ImageFilter,
-    InstanceFilter, InstanceStatusFilter, InterfaceKind, LaunchRole, NetworkInterfaceSpec, PlacementGroup,
-    PrimaryIpv6, ReservationPreference, ResourceFilter, SnapshotState, StatusCheck, TargetCapacityType,
-    VolumeSnapshot,
+    BlockDeviceMapping, CapacityReservation, CapacityReservationFilter, DryRunOutcome, FleetTags,
+    ImageArchitecture, ImageFilter, InstanceFilter, InstanceStatusFilter, InterfaceKind, LaunchRole,
+    NetworkInterfaceSpec, PlacementGroup, PrimaryIpv6, ReservationPreference, ResourceFilter, SnapshotState,
+    StatusCheck, Tags, TargetCapacityType, VolumeSnapshot,
 };
 use tenon_ec2::{
     AuthorizationMessages, Ec2, Ec2Error, ErrorClass, InstanceProfiles, LaunchRights, Parameters, Pricing,
     ZonalShift, encoded_message,
 };
-use tenon_ec2_tests::{Server, WireServer, edges, run};
+use tenon_ec2_tests::{Server, WireServer, edges, run, run_instances_probe};
 use tenon_twin::{Call, Fault, FaultEffect, FaultWhen, HealthEvent, Impairment, NewImage};
 
 edges!(WireServer::new().await);
@@ -123,6 +123,31 @@ fn a_launch_role_launches_for_its_own_cluster_alone() {
         let before = asked();
         ec2.launching(&role).await.unwrap();
         assert_eq!(asked(), before);
+    });
+}
+
+/// As the stacks' policy does: each resource of the request has the cluster's tag.
+#[test]
+fn a_dry_run_by_a_launch_role_tags_the_network_interfaces() {
+    run(async {
+        let server = WireServer::new().await;
+        let (ec2, twin) = (server.ec2(), server.twin());
+        let cluster: ClusterName = "prod".parse().unwrap();
+        let arn = "arn:aws:iam::111122223333:role/tenon/us-east-1/tenon-prod-launch".to_owned();
+        let role = LaunchRole { arn, cluster: cluster.clone() };
+        twin.add_launch_role(&role.arn, &cluster);
+        let by_role = ec2.launching(&role).await.unwrap();
+        let own = Tags::from([(tags::CLUSTER.to_owned(), "prod".to_owned())]);
+        let mut template = server.world().template();
+        template.tags.extend(own.clone());
+        by_role.create_launch_template(&template).await.unwrap();
+        let mut probe = run_instances_probe(server.world());
+        probe.tags = FleetTags { instance: own.clone(), volume: own.clone(), ..FleetTags::default() };
+        probe.network_interface_tags = own;
+        assert_eq!(by_role.dry_run_run_instances(&probe).await.unwrap(), DryRunOutcome::WouldSucceed);
+        probe.network_interface_tags = Tags::new();
+        let denied = by_role.dry_run_run_instances(&probe).await.unwrap();
+        assert!(matches!(denied, DryRunOutcome::Unauthorized { .. }), "{denied:?}");
     });
 }
 

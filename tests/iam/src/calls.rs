@@ -6,8 +6,8 @@
 
 use tenon_domain::tags;
 use tenon_ec2::port::{
-    CreateFleetRequest, CreateLaunchTemplate, InstanceProfileSpec, ReservationPreference, Tags,
-    TargetCapacityType, without_selector,
+    CreateFleetRequest, CreateLaunchTemplate, InstanceProfileSpec, ReservationPreference, RunInstancesProbe,
+    Tags, TargetCapacityType, without_selector,
 };
 use tenon_region::asked::AskedCall;
 use tenon_region::ports::TaskSignal;
@@ -82,6 +82,7 @@ pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
         AskedCall::Query(query) => vec![table("Query", [&Key::new(query.pk.as_str(), "")])],
         AskedCall::Commit(commit) => writes(commit)?,
         AskedCall::CreateFleet(fleet) | AskedCall::DryRunFleet(fleet) => create_fleet(fleet),
+        AskedCall::DryRunInstances(probe) => run_instances(probe),
         AskedCall::AssumeRole(role) => vec![Request::new("sts:AssumeRole", role.arn.as_str())],
         AskedCall::CreateLaunchTemplate(template) => create_template(template),
         AskedCall::TerminateInstances(ids) => ids
@@ -108,12 +109,6 @@ pub fn requests(asked: AskedCall<'_>) -> Result<Vec<Request>, String> {
         AskedCall::Other("GetManagedResource") => {
             let cluster = arn("eks", "cluster/prod");
             vec![Request::new("arc-zonal-shift:GetManagedResource", "*").with(RESOURCE_IDENTIFIER, [cluster])]
-        }
-        // A dry run needs what the fleet's own launches need; the dry run before it asks for all of that.
-        AskedCall::Other("RunInstances") => {
-            let instances = arn("ec2", "instance/*");
-            let asked = Request::new("ec2:RunInstances", instances).with(REQUEST_TAG, [INSTALLATION]);
-            vec![asked.with(REQUEST_CLUSTER, [CLUSTER])]
         }
         AskedCall::Other("DeleteLaunchTemplate") => vec![
             Request::new("ec2:DeleteLaunchTemplate", arn("ec2", "launch-template/lt-1"))
@@ -240,6 +235,38 @@ fn create_fleet(fleet: &CreateFleetRequest) -> Vec<Request> {
     asked
 }
 
+/// EC2 checks the resources that the request names, with the tags of the request: a kind that only the template tags may
+/// be without them.
+fn run_instances(probe: &RunInstancesProbe) -> Vec<Request> {
+    let resource = |name: &str| arn("ec2", name);
+    let run = |on: String| Request::new("ec2:RunInstances", on);
+    let mut made = vec![
+        ("instance/*", &probe.tags.instance),
+        ("volume/*", &probe.tags.volume),
+        ("network-interface/*", &probe.network_interface_tags),
+    ];
+    if probe.capacity_type == TargetCapacityType::Spot {
+        made.push(("spot-instances-request/*", &probe.spot_request_tags));
+    }
+    let mut asked = Vec::new();
+    for (name, tags) in made {
+        asked.push(owned(run(resource(name)), tags));
+        if !tags.is_empty() {
+            let tag = Request::new("ec2:CreateTags", resource(name)).with(CREATE_ACTION, ["RunInstances"]);
+            asked.push(owned(tag, tags));
+        }
+    }
+    let template = run(resource(&format!("launch-template/{}", probe.launch_template)));
+    asked.push(template.with(RESOURCE_TAG, [INSTALLATION]).with(RESOURCE_CLUSTER, [CLUSTER]));
+    let image = probe.with.image.as_ref().map(|id| run(public_arn(&format!("image/{id}"))));
+    asked.extend(image.iter().flat_map(by_owner));
+    let subnet = probe.with.subnet.as_ref().map(|id| run(resource(&format!("subnet/{id}"))));
+    asked.extend(subnet.map(in_network));
+    let groups = probe.security_groups.iter().map(|id| run(resource(&format!("security-group/{id}"))));
+    asked.extend(groups.map(in_network));
+    asked
+}
+
 /// A template's content is checked at a launch from it, for the caller of the launch; its role already at creation.
 fn create_template(template: &CreateLaunchTemplate) -> Vec<Request> {
     let data = &template.data;
@@ -257,9 +284,20 @@ fn create_template(template: &CreateLaunchTemplate) -> Vec<Request> {
                 .with(CREATE_ACTION, ["RunInstances"]),
         );
     }
+    if !data.spot_request_tags.is_empty() {
+        let requests = arn("ec2", "spot-instances-request/*");
+        asked.push(owned(Request::new("ec2:RunInstances", requests.clone()), &data.spot_request_tags));
+        asked.push(
+            owned(Request::new("ec2:CreateTags", requests), &data.spot_request_tags)
+                .with(CREATE_ACTION, ["RunInstances"]),
+        );
+    }
     let group = |id: &dyn std::fmt::Display| arn("ec2", &format!("security-group/{id}"));
     let groups = data.security_groups.iter();
-    asked.extend(groups.map(|id| in_network(Request::new("ec2:RunInstances", group(id)))));
+    // EC2 may check them for the fleet as well.
+    asked.extend(groups.flat_map(|id| {
+        ["ec2:CreateFleet", "ec2:RunInstances"].map(|action| in_network(Request::new(action, group(id))))
+    }));
     let snapshots = data.block_devices.iter().filter_map(|device| device.snapshot_id.as_ref());
     let snapshot = |id: &String| {
         Request::new("ec2:RunInstances", public_arn(&format!("snapshot/{id}"))).with(OWNER, [ACCOUNT])

@@ -32,6 +32,11 @@ const PARTITIONS: [&str; 15] = [
 const SOURCES: [&str; 6] =
     ["aws.ec2", "tenon", "tenon.agent.demo", "tenon.agent.next", "tenon.schedule", "ami.pipeline"];
 
+/// What another account may share, as it may its images: reservations and placement groups, and the subnets and security
+/// groups of a VPC. Their ARNs have the owner's account, so any account's are allowed, by their tags where rights ask for
+/// tags.
+const SHARED: [&str; 4] = [":capacity-reservation/", ":placement-group/", ":security-group/", ":subnet/"];
+
 /// Other actions on the same thing in the same circumstances, by service.
 const ACTIONS: [(&str, &[&str]); 11] = [
     ("arc-zonal-shift", &["CancelZonalShift", "StartPracticeRun", "StartZonalShift", "UpdateZonalShift"]),
@@ -122,8 +127,7 @@ fn resources(arn: &str) -> Vec<String> {
         return Vec::new();
     }
     let mut others = vec![arn.replace(&format!(":{REGION}:"), ":eu-west-1:")];
-    // Another account may share its reservations, as it may its images.
-    if !arn.contains(":capacity-reservation/") {
+    if !SHARED.iter().any(|kind| arn.contains(kind)) {
         others.push(arn.replace(ACCOUNT, "444455556666"));
     }
     let head = |parts: usize| arn.splitn(parts + 1, ':').take(parts).collect::<Vec<_>>().join(":");

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::reference;
 use crate::request::{ACCOUNT, Request};
+use crate::stack::list;
 
 /// A resource that only `*` matches, for actions without resources.
 const NOTHING: &str = "arn:aws:none:::none";
@@ -22,7 +23,34 @@ const NOTHING: &str = "arn:aws:none:::none";
 /// Statements that are evaluated together.
 #[derive(Debug, Clone)]
 pub struct Policy {
+    statements: Vec<OneStatement>,
+}
+
+/// A statement, by itself: most say nothing about a request's action, and aren't evaluated for it.
+#[derive(Debug, Clone)]
+struct OneStatement {
+    /// How the actions that it names begin, in lower case, up to a wildcard. A statement may name what it leaves out
+    /// instead.
+    beginnings: Option<Vec<String>>,
     evaluator: PolicyEvaluator,
+}
+
+impl OneStatement {
+    fn new(statement: &Value) -> Result<Self, String> {
+        let document = json!({ "Version": "2012-10-17", "Statement": [statement] });
+        let policy: IAMPolicy = serde_json::from_value(document).map_err(|error| error.to_string())?;
+        let beginnings = statement.get("Action").map(|actions| {
+            let actions = list(Some(actions));
+            let names = actions.iter().filter_map(Value::as_str);
+            names.map(|name| name.split(['*', '?']).next().unwrap_or_default().to_lowercase()).collect()
+        });
+        Ok(Self { beginnings, evaluator: PolicyEvaluator::with_policies(vec![policy]) })
+    }
+
+    fn may_concern(&self, action: &str) -> bool {
+        let action = action.to_lowercase();
+        self.beginnings.as_ref().is_none_or(|all| all.iter().any(|beginning| action.starts_with(beginning)))
+    }
 }
 
 impl Policy {
@@ -32,12 +60,10 @@ impl Policy {
     pub fn new(statements: &[Value]) -> Result<Self, String> {
         let mut statements = statements.to_vec();
         statements.iter_mut().for_each(texts);
-        let document = json!({ "Version": "2012-10-17", "Statement": statements });
-        if document.to_string().contains("${") {
+        if json!(statements).to_string().contains("${") {
             return Err("a policy variable: the evaluation doesn't know them".to_owned());
         }
-        let policy: IAMPolicy = serde_json::from_value(document).map_err(|error| error.to_string())?;
-        Ok(Self { evaluator: PolicyEvaluator::with_policies(vec![policy]) })
+        Ok(Self { statements: statements.iter().map(OneStatement::new).collect::<Result<_, _>>()? })
     }
 
     /// Whether this policy allows one of our roles the request.
@@ -70,7 +96,9 @@ impl Policy {
     }
 
     fn allows_to(&self, principal: Principal, request: &Request) -> Result<bool, String> {
-        if !reference::fits(&request.action, &request.resource) {
+        let concerned = |one: &&OneStatement| one.may_concern(&request.action);
+        let statements: Vec<&OneStatement> = self.statements.iter().filter(concerned).collect();
+        if statements.is_empty() || !reference::fits(&request.action, &request.resource) {
             return Ok(false);
         }
         let asked = reference::as_asked(request);
@@ -82,8 +110,16 @@ impl Policy {
             .map(|(key, values)| (key, ContextValue::StringList(values.into_iter().collect())))
             .collect();
         let question = IAMRequest::new_with_context(principal, asked.action, resource, Context { data });
-        let decided = self.evaluator.evaluate(&question).map_err(|error| format!("{request}: {error}"))?;
-        Ok(decided.decision == Decision::Allow)
+        let mut allowed = false;
+        for one in statements {
+            let decided = one.evaluator.evaluate(&question).map_err(|error| format!("{request}: {error}"))?;
+            match decided.decision {
+                Decision::Allow => allowed = true,
+                Decision::Deny => return Ok(false),
+                Decision::NotApplicable => {}
+            }
+        }
+        Ok(allowed)
     }
 }
 

@@ -37,10 +37,17 @@ pub fn knows(action: &str) -> bool {
 /// a condition.
 const UNLISTED: [&str; 1] = ["arc-zonal-shift:GetManagedResource"];
 
+/// The action whose kinds of resources and keys these are. AWS's reference lists no security groups for CreateFleet;
+/// Karpenter's policy allows them ("CloudFormation" in its reference, read November 2026), so they are as RunInstances's.
+fn listed(action: &str, resource: &str) -> Option<&'static Action> {
+    let as_launches = action == "ec2:CreateFleet" && resource.contains(":security-group/");
+    REFERENCE.actions.get(if as_launches { "ec2:RunInstances" } else { action })
+}
+
 /// Whether the action can have that resource. An unknown action can.
 #[must_use]
 pub fn fits(action: &str, resource: &str) -> bool {
-    REFERENCE.actions.get(action).is_none_or(|known| {
+    listed(action, resource).is_none_or(|known| {
         if known.resources.is_empty() || (resource == "*" && UNLISTED.contains(&action)) {
             resource == "*"
         } else {
@@ -49,8 +56,19 @@ pub fn fits(action: &str, resource: &str) -> bool {
     })
 }
 
-/// Keys that AWS gives with every request of its services.
-const GLOBAL: [&str; 2] = ["aws:SourceAccount", "aws:SourceArn"];
+/// Keys that AWS gives with every request of its services, and with no other.
+const OF_SERVICES: [&str; 2] = ["aws:SourceAccount", "aws:SourceArn"];
+
+/// Whether only requests of AWS's services have the key: those that a role's trust or a resource's policy decides. A role's
+/// own requests haven't.
+#[must_use]
+pub fn is_of_services(key: &str) -> bool {
+    OF_SERVICES.iter().any(|of| of.eq_ignore_ascii_case(key))
+}
+
+/// A key of calls that a service makes for a caller, whatever is called: IAM's user guide, "AWS global condition context
+/// keys".
+const VIA: &str = "aws:CalledVia";
 
 /// Claims of a token, as keys behind the issuer's name. The reference lists well-known issuers only; IAM's user guide,
 /// "Available keys for AWS OIDC federation", has these for every issuer.
@@ -64,9 +82,10 @@ fn is_claim(action: &str, key: &str) -> bool {
 /// Whether AWS gives the key with the action on that resource. With one that isn't known here it gives all.
 #[must_use]
 pub fn gives(action: &str, resource: &str, key: &str) -> bool {
-    GLOBAL.contains(&key)
+    is_of_services(key)
+        || key.eq_ignore_ascii_case(VIA)
         || is_claim(action, key)
-        || REFERENCE.actions.get(action).is_none_or(|known| {
+        || listed(action, resource).is_none_or(|known| {
             known.keys.iter().chain(of_resource(known, resource).flatten()).any(|given| is_key(given, key))
         })
 }
@@ -134,6 +153,8 @@ mod tests {
         assert!(!gives("sts:AssumeRoleWithWebIdentity", role, "oidc.example.com/id/A:email"));
         assert!(!gives("sts:AssumeRole", role, "oidc.example.com/id/A:sub"));
         assert!(fits("ec2:DescribeImages", "*") && !fits("ec2:DescribeImages", instance));
-        assert!(!fits("ec2:CreateFleet", "arn:aws:ec2:us-east-1:111122223333:security-group/sg-1"));
+        assert!(!fits("ec2:CreateFleet", "arn:aws:ec2:us-east-1:111122223333:vpc/vpc-1"));
+        let group = "arn:aws:ec2:us-east-1:111122223333:security-group/sg-1";
+        assert!(fits("ec2:CreateFleet", group) && gives("ec2:CreateFleet", group, "aws:ResourceTag/team"));
     }
 }

@@ -162,6 +162,13 @@ impl Stack {
         self
     }
 
+    /// The same stack with another value of a list of its parameters.
+    #[must_use]
+    pub fn with(mut self, parameter: &str, values: &[&str]) -> Self {
+        self.parameters.insert(parameter.to_owned(), json!(values));
+        self
+    }
+
     /// The resources of a type: logical id and evaluated properties.
     ///
     /// # Errors An expression that can't be evaluated.

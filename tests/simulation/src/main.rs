@@ -18,10 +18,6 @@ use tenon_testkit::{
     HistoryPace, Sabotage, SimulationOptions, SimulationOutcome, Situation, Violation, simulate,
 };
 
-/// The system's allocator would take a third of the time.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Runs seeds of the simulation and checks the invariants.
 #[derive(Debug, Parser)]
 #[command(

@@ -5,12 +5,14 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenon_structure_tests::{document, read, root};
 
-/// Names of services that every partition has as they are, and the audience of service accounts' tokens. EC2's name isn't
-/// one of them. Sources: `aws-cdk-lib`'s region-info; eksctl-io/eksctl#1910 for the audience; read 2026-11.
-const NAMES: [&str; 5] = [
+/// Names of services that every partition has as they are, and the audience of service accounts' tokens. EC2's is one of
+/// two in China, so [`roles_are_passed_to_ec2_by_its_name_in_the_partition`]. Sources: `aws-cdk-lib`'s region-info;
+/// eksctl-io/eksctl#1910 for the audience; read 2026-11.
+const NAMES: [&str; 6] = [
+    "ec2.amazonaws.com",
     "events.amazonaws.com",
     "lambda.amazonaws.com",
     "pods.eks.amazonaws.com",
@@ -94,14 +96,15 @@ fn no_stack_is_bound_to_a_partition() {
     assert!(wrong.is_empty(), "write AWS::Partition and AWS::URLSuffix: {wrong:#?}");
 }
 
-/// The one service whose name differs is written with the partition's end.
+/// The one service whose name differs is written with the partition's end; in China beside its name elsewhere.
 #[test]
 fn roles_are_passed_to_ec2_by_its_name_in_the_partition() {
     let stack = document("infra/cluster.yaml");
     let policies = &stack["Resources"]["LaunchRole"]["Properties"]["Policies"];
     let service =
         &policies[0]["PolicyDocument"]["Statement"][0]["Condition"]["StringEquals"]["iam:PassedToService"];
-    assert_eq!(service["Fn::Sub"], "ec2.${AWS::URLSuffix}");
+    let own = json!({"Fn::Sub": "ec2.${AWS::URLSuffix}"});
+    assert_eq!(service["Fn::If"], json!(["IsOutsideChina", own, ["ec2.amazonaws.com", own]]));
 }
 
 #[test]

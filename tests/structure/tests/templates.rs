@@ -182,6 +182,22 @@ fn a_schedule_that_fails_tells_the_regions_queue() {
     }
 }
 
+/// EventBridge's quota "Number of rules" is 300 for a bus, and 100 in two regions.
+#[test]
+fn the_document_says_how_many_clusters_the_rules_of_a_bus_allow() {
+    let rules = |path: &str, bus: &str| {
+        let stack = document(path);
+        let rules = of_kind(&stack, "AWS::Events::Rule");
+        rules.iter().filter(|(_, rule)| rule["EventBusName"]["Ref"] == bus).count()
+    };
+    let of_cluster = rules("infra/cluster.yaml", "Installation");
+    let of_region = rules("template.yaml", "Bus") + rules("infra/pipeline.yaml", "Installation");
+    for (quota, clusters) in [(300, 280), (100, 80)] {
+        assert!(of_region + clusters * of_cluster <= quota, "{clusters} clusters");
+    }
+    assert!(read("docs/deploy.md").contains("is enough for 280 and 80 clusters"));
+}
+
 /// A deployed function with this setting would answer a process beside it in place of CloudFormation.
 #[test]
 fn no_stack_sets_what_rehearsals_set() {
@@ -421,6 +437,20 @@ fn the_state_outlives_its_stack() {
     assert_eq!(properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"], true);
 }
 
+/// The bill has no KMS: table, queues and logs have keys of their services, which cost nothing.
+#[test]
+fn no_stack_asks_for_a_key_that_kms_bills() {
+    for path in STACKS {
+        let text = document(path).to_string();
+        let asked: Vec<&str> =
+            ["SSESpecification", "KmsMasterKeyId", "KmsKeyId", "KMSMasterKeyId", "KmsKeyArn"]
+                .into_iter()
+                .filter(|key| text.contains(key))
+                .collect();
+        assert!(asked.is_empty(), "{path}: {asked:?}");
+    }
+}
+
 #[test]
 fn the_deployment_document_names_every_stack_alarm_and_dead_letter_queue() {
     let page = read("docs/deploy.md");
@@ -450,4 +480,22 @@ fn the_deployment_document_names_every_stack_alarm_and_dead_letter_queue() {
         format!("{} in a region, {} in a cluster", alarms("template.yaml"), alarms("infra/cluster.yaml"));
     let sentence = sentence.replace(", 1 in", ", one in");
     assert!(page.contains(&sentence), "docs/deploy.md doesn't say `{sentence}`");
+}
+
+/// AWS refuses them in the middle of a deployment: a table's name has at least 3 characters, each account has a bus
+/// `default`, and logs are kept for some numbers of days alone.
+#[test]
+fn parameters_take_nothing_that_aws_refuses() {
+    for path in ["template.yaml", "infra/cluster.yaml", "infra/dashboard.yaml", "infra/pipeline.yaml"] {
+        let pattern = &document(path)["Parameters"]["Installation"]["AllowedPattern"];
+        assert_eq!(pattern, "[a-z0-9-]{3,32}", "{path}");
+    }
+    let chart: Value = serde_json::from_str(&read("infra/chart/values.schema.json")).unwrap();
+    assert_eq!(chart["properties"]["installation"]["pattern"], "^[a-z0-9-]{3,32}$");
+    let region = document("template.yaml");
+    let rule = &region["Rules"]["InstallationIsNoDefault"]["Assertions"][0]["Assert"];
+    assert_eq!(rule["Fn::Not"][0]["Fn::Equals"][1], "default");
+    let days = &region["Parameters"]["LogRetentionDays"];
+    let allowed = days["AllowedValues"].as_array().unwrap();
+    assert!(allowed.contains(&days["Default"]) && !allowed.iter().any(|day| day == 31), "{allowed:?}");
 }

@@ -58,7 +58,7 @@ impl TablePicture {
 
     /// Takes over what `disruption` planned from last.
     pub(super) fn observe_offerings(&mut self, seen: Option<SeenRecord>, now: Timestamp) {
-        self.offerings = seen.map(|seen| (seen.at, seen.offerings));
+        self.offerings = seen.map(|seen| (seen.offerings_known_at(), seen.offerings));
         self.read_at = Some(now);
     }
 

@@ -407,8 +407,9 @@ fn offerings_of_nodes_have_the_prices_of_the_last_plan_while_they_mean_something
             of("m7g.large", CapacityType::OnDemand, "0.0816", true),
             of("m5.large", CapacityType::Spot, "0.04", true),
         ],
+        offerings_at: None,
     };
-    metrics.observe_offerings(Some(record), at(200));
+    metrics.observe_offerings(Some(record.clone()), at(200));
     assert!(!metrics.wants_offerings(at(259)) && metrics.wants_offerings(at(260)));
     let labels = "{instance_type=\"m7g.large\",capacity_type=\"spot\",zone=\"us-east-1a\"}";
     let name = "karpenter_cloudprovider_instance_type_offering";
@@ -417,4 +418,9 @@ fn offerings_of_nodes_have_the_prices_of_the_last_plan_while_they_mean_something
     check(&metrics, six_hours_later, &lines.each_ref().map(String::as_str));
     lacks(&metrics, six_hours_later + 1, &format!("{name}_price_estimate"));
     lacks(&metrics, six_hours_later + 1, &format!("{name}_available"));
+    // A later look that only kept them makes them no younger.
+    let kept = SeenRecord { at: at(six_hours_later), offerings_at: Some(at(100)), ..record };
+    metrics.observe_offerings(Some(kept), at(six_hours_later));
+    check(&metrics, six_hours_later, &lines.each_ref().map(String::as_str));
+    lacks(&metrics, six_hours_later + 1, &format!("{name}_price_estimate"));
 }

@@ -30,6 +30,17 @@ fn class(conditions: Vec<Condition>) -> ClassStatus {
     }
 }
 
+fn shown_pool() -> PoolStatus {
+    PoolStatus {
+        name: NodePoolName::parse("default").unwrap(),
+        revision: 1,
+        generation: 1,
+        nodes: 0,
+        resources: ResourceList::new(),
+        conditions: Vec::new(),
+    }
+}
+
 /// Reasons as the API server takes them: the pattern of `metav1.Condition`.
 fn is_reason(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ',' | ':');
@@ -141,14 +152,7 @@ fn a_pool_has_the_hash_of_its_template_and_the_generation_of_its_class() {
     world.kube.apply(given.clone()).unwrap();
     let Ok(ManifestObject::NodePool(pool)) = manifest::read_stored(&given) else { unreachable!() };
     let mut decided = Decided::default();
-    decided.pools = vec![PoolStatus {
-        name: pool.name.clone(),
-        revision: 1,
-        generation: 1,
-        nodes: 0,
-        resources: ResourceList::new(),
-        conditions: Vec::new(),
-    }];
+    decided.pools = vec![shown_pool()];
     decided.classes = vec![ClassStatus { generation: 3, ..class(Vec::new()) }];
     world.show_all(&decided);
     let object = world.kube.object(Kind::NodePool, "", "default").unwrap();
@@ -161,6 +165,31 @@ fn a_pool_has_the_hash_of_its_template_and_the_generation_of_its_class() {
     ];
     assert_eq!(shown, BTreeMap::from(expected));
     assert_eq!(object.pointer("/status/nodeClassObservedGeneration"), Some(&json!(3)));
+}
+
+#[test]
+fn a_pool_of_another_apis_class_shows_nothing_of_ours_with_its_name() {
+    let check = |group: &str, kind: &str, expected: Option<u64>| {
+        let world = FacesWorld::new();
+        let class_ref = json!({"group": group, "kind": kind, "name": "default"});
+        let template =
+            json!({"spec": {"nodeClassRef": class_ref, "requirements": [], "expireAfter": "Never"}});
+        let given = json!({"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
+            "spec": {"template": template}});
+        world.kube.apply(given).unwrap();
+        let mut decided = Decided::default();
+        decided.pools = vec![shown_pool()];
+        decided.classes = vec![ClassStatus { generation: 3, ..class(Vec::new()) }];
+        world.show_all(&decided);
+        let object = world.kube.object(Kind::NodePool, "", "default").unwrap();
+        let observed = object.pointer("/status/nodeClassObservedGeneration").and_then(Value::as_u64);
+        assert_eq!(observed, expected, "{group} {kind}");
+    };
+    check("karpenter.k8s.aws", "EC2NodeClass", Some(3));
+    // EKS Auto Mode's.
+    check("eks.amazonaws.com", "NodeClass", None);
+    check("eks.amazonaws.com", "EC2NodeClass", None);
+    check("karpenter.k8s.aws", "NodeClass", None);
 }
 
 #[test]
@@ -222,9 +251,15 @@ fn a_deleted_class_stays_while_node_claims_use_it() {
     }
     // Of another controller.
     decided.claims.clear();
-    let foreign = json!({"kind": "NodeClaim", "metadata": {"name": "foreign"},
-        "spec": {"nodeClassRef": {"name": "linux"}}});
-    world.kube.apply(foreign).unwrap();
+    let apply = |name: &str, group: &str, kind: &str| {
+        let class_ref = json!({"group": group, "kind": kind, "name": "linux"});
+        let claim =
+            json!({"kind": "NodeClaim", "metadata": {"name": name}, "spec": {"nodeClassRef": class_ref}});
+        world.kube.apply(claim).unwrap();
+    };
+    apply("foreign", "karpenter.k8s.aws", "EC2NodeClass");
+    // It uses EKS Auto Mode's class of the same name.
+    apply("auto", "eks.amazonaws.com", "NodeClass");
     assert_eq!(look(&decided), found(both, &held.replace("default-abcde", "foreign")));
     world.kube.delete(Kind::NodeClaim, "", "foreign");
     assert_eq!(look(&decided), found("example.com/other", ""));

@@ -46,7 +46,18 @@ fn finding(kind: SubjectKind, name: &str, reason: &str) -> ToldFinding {
         shown: Shown::Event,
         since: at(90),
         told_at: at(90),
+        next_try: None,
     }
+}
+
+#[test]
+fn a_class_that_is_in_use_has_no_second_event() {
+    let finding = finding(SubjectKind::Class, "a", "WaitingOnNodeClaimTermination");
+    let function = FunctionName::NodeClasses;
+    let mut decided = Decided::default();
+    decided.told.push(ToldFindings { function, findings: vec![finding], resting: Vec::new() });
+    let found = plan_faces(&decided, &ShownObjects::default(), &[], at(100)).news;
+    assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]
@@ -54,7 +65,7 @@ fn an_event_of_a_finding_has_the_reason_that_karpenter_gives_it() {
     let check = |function, kind, reason: &str, expected: (NoteKind, &str, &str)| {
         let finding = finding(kind, "a", reason);
         let mut decided = Decided::default();
-        decided.told.push(ToldFindings { function, findings: vec![finding] });
+        decided.told.push(ToldFindings { function, findings: vec![finding], resting: Vec::new() });
         let found = plan_faces(&decided, &ShownObjects::default(), &[], at(100)).news;
         let note = &found[0].note;
         assert_eq!((note.kind, note.reason.as_str(), note.message.as_str()), expected);
@@ -84,7 +95,7 @@ fn what_keeps_a_claim_is_told_of_its_node_too_and_a_blocked_repair_of_its_pool()
         let finding = finding(SubjectKind::Claim, one.name.as_str(), reason);
         let mut decided = Decided::default();
         decided.claims.insert(one.name.to_string(), one);
-        decided.told.push(ToldFindings { function, findings: vec![finding] });
+        decided.told.push(ToldFindings { function, findings: vec![finding], resting: Vec::new() });
         let shown = ShownObjects {
             nodes: vec![json!({"kind": "Node", "metadata": {"name": "n", "uid": "uid-of-n"}}).into()],
             ..ShownObjects::default()
@@ -123,7 +134,7 @@ fn a_claim_is_consistent_until_a_check_fails_and_then_again() {
         let mut decided = Decided::default();
         decided.claims.insert(one.name.to_string(), one);
         let (function, findings) = (FunctionName::Lifecycle, finding.into_iter().collect());
-        decided.told.push(ToldFindings { function, findings });
+        decided.told.push(ToldFindings { function, findings, resting: Vec::new() });
         for _ in 0..2 {
             let shown = block_on(observe_shown(&world.kube)).unwrap();
             for op in &plan_faces(&decided, &shown, &[action()], at(100)).ops {
@@ -140,6 +151,11 @@ fn a_claim_is_consistent_until_a_check_fails_and_then_again() {
     let fails = condition("False ConsistencyCheckFailed 1970-01-01T00:01:30");
     assert_eq!(shown(initialized(), Some(failed())), fails);
     assert_eq!(shown(initialized(), None), condition(&format!("{holds}:01:40")));
+    // Where not all names are kept, nobody knows.
+    let names = (0..20).map(|n| format!("other-{n}")).collect();
+    assert_eq!(shown(initialized(), Some(ToldFinding { names, ..failed() })), None);
+    let others = finding(SubjectKind::Pool, "*", "Others");
+    assert_eq!(shown(initialized(), Some(others)), None);
     let blocked = ToldFinding { shown: Shown::DrainBlocked, ..failed() };
     let blocked = ToldFinding { reason: "DrainBlocked".to_owned(), ..blocked };
     let held = condition("False DrainBlocked 1970-01-01T00:01:30");
@@ -151,6 +167,8 @@ fn a_claim_whose_launch_failed_is_told_of_its_pool_while_that_is_news() {
     let world = FacesWorld::new();
     let failure = LaunchFailure { reason: "InsufficientCapacityError".into(), message: "none".into() };
     let failed = |second| claim(ClaimState::LaunchFailed { at: at(second), failure: failure.clone() });
+    // The pool's own fields are written before.
+    assert_eq!(world.show(&[]), [""; 0]);
     assert_eq!(world.show(&[failed(99)]), ["NodePool default InsufficientCapacityError"]);
     // Long before the 100th second.
     assert_eq!(world.show(&[failed(-50)]), [""; 0]);

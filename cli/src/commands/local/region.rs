@@ -61,10 +61,13 @@ impl LocalRegion {
             warnings.extend(input::warnings_of(&read));
             Some((read.manifests, sources.objects()))
         };
-        let (name, mut scenario) = match (&args.scenario, &given) {
-            (Some(name), _) => (name.clone(), scenario(name)?),
-            (None, None) => ("tour".to_owned(), scenario("tour")?),
-            (None, Some((manifests, _))) => ("manifests".to_owned(), of_manifests(manifests, args)?),
+        let named = |name: &str| scenario(name).map(|(scenario, text)| (name.to_owned(), scenario, text));
+        let (name, mut scenario, text) = match (&args.scenario, &given) {
+            (Some(name), _) => named(name)?,
+            (None, None) => named("tour")?,
+            (None, Some((manifests, _))) => {
+                ("manifests".to_owned(), of_manifests(manifests, args)?, String::new())
+            }
         };
         if let Some((manifests, objects)) = &given {
             let Some(cluster) = scenario.clusters.first_mut() else {
@@ -87,7 +90,8 @@ impl LocalRegion {
         let wrong = |error: &dyn std::error::Error| {
             Failure::from(Problem::new(chain(error), "change what is named, and try again").in_file(&name))
         };
-        let region = build(&scenario, &options).map_err(|error| wrong(&error))?;
+        let region = build(&scenario, &options)
+            .map_err(|error| Failure::from(input::setup_problem(&error, &text).in_file(&name)))?;
         let region_name = RegionName::parse(scenario.region.as_str()).map_err(|error| wrong(&error))?;
         if let Some((manifests, _)) = &given {
             let cluster = scenario.clusters.first().map(|cluster| cluster.name.as_str());
@@ -102,8 +106,8 @@ impl LocalRegion {
     }
 }
 
-/// A built-in scenario, or one of a file.
-fn scenario(name: &str) -> Result<Scenario, Failure> {
+/// A built-in scenario, or one of a file, and its text.
+fn scenario(name: &str) -> Result<(Scenario, String), Failure> {
     let text = match built_in(name) {
         Some(text) => text.to_owned(),
         None if Path::new(name).exists() || name == "-" => input::read_text(Path::new(name))?,
@@ -114,9 +118,13 @@ fn scenario(name: &str) -> Result<Scenario, Failure> {
             return Err(Problem::new(format!("no scenario `{name}`"), remedy).at("--scenario").into());
         }
     };
-    Scenario::parse(&text).map_err(|error| {
-        Problem::new(error.to_string(), "see docs/scenarios.md for the form").in_file(name).into()
-    })
+    match Scenario::parse(&text) {
+        Ok(scenario) => Ok((scenario, text)),
+        Err(error) => {
+            let remedy = "see docs/scenarios.md for the form";
+            Err(Problem::new(error.to_string(), remedy).in_file(name).into())
+        }
+    }
 }
 
 /// A scenario that only waits for the manifests to be served.

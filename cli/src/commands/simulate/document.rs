@@ -22,6 +22,7 @@ use tenon_planning::solve::BoundOmission;
 
 use super::Simulated;
 use super::explain::Explanation;
+use super::reservations;
 use crate::catalogue::{PriceOrigin, SpotOrigin};
 use crate::output::API_VERSION;
 
@@ -57,6 +58,9 @@ pub(super) struct ClaimDocument<'p> {
     /// The price is a guess from the on-demand price.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) price_assumed: bool,
+    /// It comes from a capacity reservation first: its price only ranks it.
+    #[serde(skip)]
+    pub(super) reserved: bool,
 }
 
 /// Names of instance types, in the plan's order.
@@ -160,6 +164,15 @@ pub(super) struct SimulationSummary {
     pub(super) bound_omission: Option<BoundOmission>,
     #[serde(skip)]
     price: Option<UsdPerHour>,
+    /// The price without what is reserved.
+    #[serde(skip)]
+    pub(super) paid: Option<UsdPerHour>,
+    /// Claims that come from capacity reservations first.
+    #[serde(skip)]
+    pub(super) reserved: usize,
+    /// Whether a plan could use reservations, which the bound takes as nearly free.
+    #[serde(skip)]
+    pub(super) may_reserve: bool,
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -177,6 +190,9 @@ pub(super) struct SimulationDifference {
     pub(super) claims: i64,
     pub(super) unschedulable: i64,
     pub(super) price_usd_per_hour: Option<String>,
+    /// The same without what is reserved.
+    #[serde(skip)]
+    pub(super) paid: Option<String>,
 }
 
 impl<'p> Simulation<'p> {
@@ -203,6 +219,8 @@ impl<'p> Simulation<'p> {
             PriceOrigin::Own => Some(plan.price()),
             PriceOrigin::Borrowed => None,
         };
+        let counted = plan.claims.iter().filter(|claim| !is_reserved(claim));
+        let paid = price.map(|_| counted.filter_map(|claim| claim.price).sum());
         Self {
             api_version: API_VERSION,
             summary: SimulationSummary {
@@ -215,6 +233,9 @@ impl<'p> Simulation<'p> {
                 assumed: claims.iter().filter(|claim| claim.price_assumed).count(),
                 bound_omission: bound.and_then(Result::err),
                 price,
+                paid,
+                reserved: claims.iter().filter(|claim| claim.reserved).count(),
+                may_reserve: reservations::may_be_used(input),
             },
             claims,
             existing: existing.into_iter().map(|(node, pods)| ExistingDocument::new(node, pods)).collect(),
@@ -235,8 +256,7 @@ impl<'p> ClaimDocument<'p> {
         };
         let mut capacity_types: Vec<&'static str> = claim.capacity_types.iter().map(|c| c.as_str()).collect();
         capacity_types.sort_unstable();
-        // A claim's price is that of the fleet's first capacity type.
-        let of_spot = claim.capacity_types.first() == Some(&CapacityType::Spot);
+        let of_spot = claim.bought() == Some(CapacityType::Spot);
         Self {
             name: claim.name.as_str(),
             node_pool: claim.pool.as_str(),
@@ -249,6 +269,7 @@ impl<'p> ClaimDocument<'p> {
             requests: Quantities(&claim.requests),
             price_usd_per_hour: price.map(|price| price.to_string()),
             price_assumed: price.is_some() && of_spot && simulated.spot_origin == SpotOrigin::Assumed,
+            reserved: is_reserved(claim),
         }
     }
 }
@@ -285,6 +306,8 @@ impl WaitingDocument {
             | Waiting::NodePoolNotReady { .. }
             | Waiting::LaunchRefused { .. }
             | Waiting::NodesNotJoining { .. }
+            | Waiting::NodesNotInitialized { .. }
+            | Waiting::KarpenterRuns { .. }
             | Waiting::ClusterNotRegistered
             | Waiting::TableRestored => (None, None, None),
         };
@@ -304,8 +327,14 @@ impl SimulationDifference {
             claims: count(|s| s.summary.claims),
             unschedulable: count(|s| s.unschedulable.len()),
             price_usd_per_hour: first.summary.price.zip(second.summary.price).map(|(a, b)| signed(a, b)),
+            paid: first.summary.paid.zip(second.summary.paid).map(|(a, b)| signed(a, b)),
         }
     }
+}
+
+/// A launch takes a reservation before all else.
+fn is_reserved(claim: &PlannedClaim) -> bool {
+    claim.capacity_types.first() == Some(&CapacityType::Reserved)
 }
 
 fn is_zero(count: &usize) -> bool {

@@ -6,13 +6,15 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use tenon_domain::api::Pod;
+use tenon_domain::catalog::CapacityType;
 use tenon_domain::report::counted;
 use tenon_planning::provision::{
     ExcludedTypes, FittingType, PoolExplanation, PricedOffering, Reason, explain,
 };
 
 use super::Simulated;
-use crate::catalogue::PriceOrigin;
+use super::table::RESERVED;
+use crate::catalogue::{PriceOrigin, SpotOrigin};
 use crate::errors::{Failure, Problem, did_you_mean};
 use crate::output::Columns;
 
@@ -20,6 +22,8 @@ use crate::output::Columns;
 const TYPES_NAMED: usize = 10;
 /// How many excluded types are named beside their number.
 const EXAMPLES: usize = 3;
+/// What fits a pod may be excluded by others.
+const BESIDE: &str = "rules about other pods aren't looked at: they may leave fewer zones and types\n";
 /// How many pods an ambiguous name lists.
 const PODS_NAMED: usize = 5;
 
@@ -67,6 +71,8 @@ struct ExplainedOffering {
     zone: String,
     capacity_type: &'static str,
     price_usd_per_hour: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    price_assumed: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -84,8 +90,8 @@ impl Explanation {
     ///
     /// # Errors [`Failure`] if no pod or several pods have the name.
     pub(super) fn of(simulated: &Simulated, name: &str) -> Result<Self, Failure> {
-        let pod = find(&simulated.input.pods, name)?;
-        let Simulated { input, plan, report, origin, .. } = simulated;
+        let pod = find(simulated, name)?;
+        let Simulated { input, plan, report, .. } = simulated;
         let found = explain(input, pod);
         let claim = plan.claims.iter().find(|claim| claim.pods.iter().any(|one| one.uid == pod.uid));
         let placed = plan.placements.iter().find(|placed| placed.pod.uid == pod.uid);
@@ -96,7 +102,7 @@ impl Explanation {
             node: placed.map(|placed| placed.node.clone()),
             reason: refused.map(|refused| refused.reason().into_str()),
             message: refused.map(tenon_planning::provision::Unschedulable::message),
-            node_pools: found.pools.into_iter().map(|pool| PoolDocument::new(pool, *origin)).collect(),
+            node_pools: found.pools.into_iter().map(|pool| PoolDocument::new(pool, simulated)).collect(),
         })
     }
 
@@ -110,21 +116,35 @@ impl Explanation {
         };
         let mut parts = vec![format!("POD {}: {outcome}\n", self.pod)];
         parts.extend(self.node_pools.iter().map(PoolDocument::text));
+        if self.node_pools.iter().any(|pool| !pool.fits.is_empty()) {
+            parts.push(BESIDE.to_owned());
+        }
         parts.join("\n")
     }
 }
 
-/// The pod of a name: `namespace/name`, or the name or its last part alone if only one pod has it.
-fn find<'p>(pods: &'p [Pod], name: &str) -> Result<&'p Pod, Failure> {
+/// The pod of a name: `namespace/name`, or the name or its last part if only one pod has it, with its namespace or without.
+fn find<'p>(simulated: &'p Simulated, name: &str) -> Result<&'p Pod, Failure> {
+    let Simulated { input, aside, .. } = simulated;
+    let pods = &input.pods;
     if let Some(pod) = pods.iter().find(|pod| pod.name.to_string() == name) {
         return Ok(pod);
     }
     let of_name: Vec<&Pod> = pods.iter().filter(|pod| pod.name.name == name).collect();
-    let ends = |pod: &&Pod| pod.name.to_string().rsplit('/').next() == Some(name);
+    let (namespace, last) = name.split_once('/').map_or((None, name), |(of, last)| (Some(of), last));
+    let ends = |pod: &&Pod| {
+        namespace.is_none_or(|namespace| pod.name.namespace == *namespace)
+            && pod.name.to_string().rsplit('/').next() == Some(last)
+    };
     let found = if of_name.is_empty() { pods.iter().filter(ends).collect() } else { of_name };
     match found.as_slice() {
         [pod] => Ok(pod),
         [] => {
+            let is_named = |whole: &str| whole == name || whole.rsplit('/').next() == Some(name);
+            if let Some((whole, why)) = aside.iter().find(|(whole, _)| is_named(whole)) {
+                let message = format!("pod `{whole}` isn't planned for: {why}");
+                return Err(Problem::new(message, "name a pod that waits for a node").at("--explain").into());
+            }
             // A short name is compared with short names.
             let known = |pod: &Pod| {
                 let whole = pod.name.to_string();
@@ -151,12 +171,12 @@ fn find<'p>(pods: &'p [Pod], name: &str) -> Result<&'p Pod, Failure> {
 }
 
 impl PoolDocument {
-    fn new(pool: PoolExplanation, origin: PriceOrigin) -> Self {
+    fn new(pool: PoolExplanation, simulated: &Simulated) -> Self {
         let PoolExplanation { pool, refused, fits, excluded } = pool;
         Self {
             node_pool: pool.to_string(),
             refused: refused.map(|reason| RefusalDocument::new(&reason)),
-            fits: fits.into_iter().map(|one| FitDocument::new(one, origin)).collect(),
+            fits: fits.into_iter().map(|one| FitDocument::new(one, simulated)).collect(),
             excluded: excluded.iter().map(ExclusionDocument::new).collect(),
         }
     }
@@ -175,7 +195,7 @@ impl PoolDocument {
                     one.instance_type.clone(),
                     first.zone.clone(),
                     first.capacity_type.to_owned(),
-                    first.price_usd_per_hour.clone().unwrap_or_else(|| "-".to_owned()),
+                    first.price(),
                 ]);
             }
             text += &table.text();
@@ -206,19 +226,34 @@ impl RefusalDocument {
 }
 
 impl FitDocument {
-    fn new(one: FittingType, origin: PriceOrigin) -> Self {
-        let offering = |offering: PricedOffering| ExplainedOffering {
-            zone: offering.zone.to_string(),
-            capacity_type: offering.capacity_type.as_str(),
-            price_usd_per_hour: match origin {
+    fn new(one: FittingType, simulated: &Simulated) -> Self {
+        let offering = |offering: PricedOffering| {
+            let price = match simulated.origin {
                 PriceOrigin::Own => offering.price.map(|price| price.to_string()),
                 PriceOrigin::Borrowed => None,
-            },
+            };
+            let of_spot = offering.capacity_type == CapacityType::Spot;
+            ExplainedOffering {
+                zone: offering.zone.to_string(),
+                capacity_type: offering.capacity_type.as_str(),
+                price_assumed: price.is_some() && of_spot && simulated.spot_origin == SpotOrigin::Assumed,
+                price_usd_per_hour: price,
+            }
         };
         Self {
             instance_type: one.instance_type.to_string(),
             offerings: one.offerings.into_iter().map(offering).collect(),
         }
+    }
+}
+
+impl ExplainedOffering {
+    fn price(&self) -> String {
+        if self.capacity_type == RESERVED {
+            return RESERVED.to_owned();
+        }
+        let mark = if self.price_assumed { "~" } else { "" };
+        self.price_usd_per_hour.as_ref().map_or_else(|| "-".to_owned(), |price| format!("{mark}{price}"))
     }
 }
 

@@ -10,6 +10,7 @@ mod nodes;
 mod pools;
 mod reservations;
 mod table;
+mod types;
 mod world;
 
 #[cfg(test)]
@@ -35,6 +36,7 @@ use crate::output::{self, OutputFormat};
 
 use document::{Simulation, SimulationDifference, Timing};
 use explain::Explanation;
+use world::PodsAside;
 
 /// The most time for the bound of a price. The solver takes a small part of it for most plans; the answer isn't worth more
 /// waiting.
@@ -45,6 +47,8 @@ pub(super) struct Simulated {
     pub(super) input: ProvisionInput,
     pub(super) plan: ProvisionPlan,
     pub(super) report: ProvisionReport,
+    /// The pods that aren't planned for.
+    pub(super) aside: PodsAside,
     /// `None` where no prices are known.
     pub(super) bound: Option<Result<UsdPerHour, BoundOmission>>,
     pub(super) origin: PriceOrigin,
@@ -167,7 +171,7 @@ fn simulate_read(
     settings: &SchedulingSettings,
 ) -> Result<Simulated, Failure> {
     let mut warnings = input::warnings_of(&read);
-    let input = world::input(read.manifests, catalog, settings, &mut warnings)?;
+    let (input, aside) = world::input(read.manifests, catalog, settings, &mut warnings)?;
     let started = Instant::now();
     let (plan, report) = plan(&input);
     let plan_micros = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -176,7 +180,7 @@ fn simulate_read(
         PriceOrigin::Borrowed => None,
     };
     let RegionCatalog { origin, spot_origin, .. } = *catalog;
-    Ok(Simulated { input, plan, report, bound, origin, spot_origin, warnings, plan_micros })
+    Ok(Simulated { input, plan, report, aside, bound, origin, spot_origin, warnings, plan_micros })
 }
 
 /// There is no NodePool: suggests one.

@@ -1,13 +1,16 @@
 //! Nodes of the manifests as room for pods.
 //!
-//! Decides the pods of a node: all that are bound to it and haven't ended, with DaemonSets'; and which nodes are leaving.
+//! Decides the pods of a node: all that are bound to it and haven't ended, with DaemonSets'; which nodes are leaving; and
+//! the resources of one that starts, of which its NodeClaim has what the kubelet doesn't report yet.
 
 use std::collections::BTreeSet;
 
+use tenon_domain::api::node_claim::NodeClaimObject;
 use tenon_domain::api::{Node, Pod};
 use tenon_domain::id::{NodeName, NodePoolName};
 use tenon_domain::labels;
 use tenon_domain::manifest::Manifests;
+use tenon_domain::resources::ResourceList;
 use tenon_domain::taint::Taint;
 use tenon_planning::provision::{ExistingNode, NodeKind, Occupancy};
 
@@ -43,11 +46,31 @@ fn room(node: &Node, manifests: &Manifests, pods: &[Pod]) -> ExistingNode {
         name: node.name.to_string(),
         kind,
         taints: lasting_taints(node, kind, pool.as_ref(), manifests),
-        allocatable: node.allocatable.clone(),
+        allocatable: allocatable(node, kind, manifests),
         occupancy: Occupancy::of(bound),
         labels,
         pool,
     }
+}
+
+/// A node's resources, those that a starting kubelet doesn't report yet by its NodeClaim.
+fn allocatable(node: &Node, kind: NodeKind, manifests: &Manifests) -> ResourceList {
+    let mut allocatable = node.allocatable.clone();
+    let is_of = |claim: &&NodeClaimObject| {
+        claim.node_name.as_deref() == Some(node.name.as_str())
+            || (claim.provider_id.is_some() && claim.provider_id == node.provider_id)
+    };
+    let claim = match kind {
+        NodeKind::Starting => manifests.node_claims.iter().find(is_of),
+        NodeKind::Initialized | NodeKind::InFlight => None,
+    };
+    let stated = claim.and_then(|claim| manifests.stated.node_claim(&claim.name));
+    for (name, quantity) in stated.into_iter().flat_map(ResourceList::iter) {
+        if allocatable.get(name).is_zero() {
+            allocatable.insert(name.clone(), quantity);
+        }
+    }
+    allocatable
 }
 
 fn kind_of(node: &Node, pool: Option<&NodePoolName>) -> NodeKind {

@@ -1,14 +1,12 @@
-//! NodePools of the manifests, with the instance types of their nodes.
+//! NodePools of the manifests, and what they say of their classes.
 //!
 //! Decides which pools are planned with: dynamic ones that stay, of classes that are ready. A class's readiness is what its
 //! files say, with a running cluster's reasons; a class without conditions is ready. It resolves nothing.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use tenon_domain::Timestamp;
 use tenon_domain::api::{Ec2NodeClass, Node, NodePool};
-use tenon_domain::catalog::{CapacityType, ClassNodes, Exhaustion, InstanceTypeOption, Places};
+use tenon_domain::catalog::CapacityType;
 use tenon_domain::evidence::{CLASS_DELETED, Waiting};
 use tenon_domain::id::NodeClassName;
 use tenon_domain::labels;
@@ -16,11 +14,11 @@ use tenon_domain::manifest::{Manifests, StatedReadiness, StatedStatuses};
 use tenon_domain::quantity::Quantity;
 use tenon_domain::reservation::ReservedCapacity;
 use tenon_domain::resources::{ResourceList, ResourceName};
-use tenon_domain::unavailable::Marks;
 use tenon_planning::provision::{PoolInput, PoolReadiness, PoolStanding};
 
 use super::SchedulingSettings;
 use super::reservations::{ReservingClass, requirements, warn_of_closed_gate};
+use super::types::SimulatedTypes;
 use crate::catalogue::{ASSUMED_SPOT_PERCENT, RegionCatalog, SpotOrigin};
 use crate::errors::Failure;
 
@@ -34,15 +32,15 @@ pub(super) fn pools(
     warnings: &mut Vec<String>,
 ) -> Result<Vec<PoolInput>, Failure> {
     let statuses = &manifests.stated;
-    let mut classes: BTreeMap<&NodeClassName, (&Ec2NodeClass, Arc<Vec<InstanceTypeOption>>)> =
-        BTreeMap::new();
+    let mut classes: BTreeMap<&NodeClassName, ReservingClass<'_>> = BTreeMap::new();
     for class in &manifests.node_classes {
-        let stated = &statuses.node_class(&class.name).reservations;
-        let mut options = options(ReservingClass { class, stated }, catalog, settings, warnings)?;
-        let barred = options.iter_mut().filter(|option| !settings.allowed.allows_type(&option.facts.name));
-        barred.for_each(InstanceTypeOption::disallow_family);
-        classes.insert(&class.name, (class, Arc::new(options)));
+        let of = ReservingClass::of(class, statuses);
+        // A class of another region is a mistake, with a pool or without.
+        catalog.subnets_of(class)?;
+        warn_of_class(of, catalog, settings, warnings);
+        classes.insert(&class.name, of);
     }
+    let mut compiled = SimulatedTypes::new(catalog, settings);
     let mut pools = Vec::new();
     for pool in &manifests.node_pools {
         if let Some(why) = ignored(pool) {
@@ -50,13 +48,15 @@ pub(super) fn pools(
             continue;
         }
         let wanted = &pool.template.node_class;
-        let found = classes.get(&wanted.name).filter(|_| wanted.is_served());
-        let readiness = readiness(pool, found.map(|(class, _)| *class), statuses);
+        let found = classes.get(&wanted.name).copied().filter(|_| wanted.is_served());
+        let readiness = readiness(pool, found.map(|of| of.class), statuses);
         warnings.extend(obstacle(pool, &readiness, statuses));
         pools.push(PoolInput {
             pool: pool.clone(),
-            types: found.map(|(_, types)| Arc::clone(types)).unwrap_or_default(),
+            types: found.map(|of| compiled.of_class(of)).transpose()?.unwrap_or_default(),
             usage: usage(pool, manifests),
+            leaving: ResourceList::new(),
+            charges: BTreeMap::new(),
             readiness,
             nodes_left: None,
             vcpus_left: None,
@@ -99,10 +99,10 @@ fn readiness(pool: &NodePool, class: Option<&Ec2NodeClass>, statuses: &StatedSta
         return not_ready(problem.reason().as_str());
     }
     match (&statuses.node_class(name).readiness, statuses.node_pool(&pool.name)) {
-        (StatedReadiness::NotReady { reason }, _) => not_ready(reason),
-        (StatedReadiness::Unstated, StatedReadiness::NotReady { reason }) => {
-            let (pool, reason) = (pool.name.to_string(), reason.clone());
-            PoolReadiness::NotReady(Waiting::NodePoolNotReady { pool, reason })
+        (StatedReadiness::NotReady { reason, .. }, _) => not_ready(reason),
+        (StatedReadiness::Unstated, StatedReadiness::NotReady { reason, message }) => {
+            let (pool, reason, message) = (pool.name.to_string(), reason.clone(), message.clone());
+            PoolReadiness::NotReady(Waiting::NodePoolNotReady { pool, reason, message })
         }
         (StatedReadiness::Ready | StatedReadiness::LeftToLaunch | StatedReadiness::Unstated, _) => {
             PoolReadiness::Ready
@@ -116,7 +116,7 @@ fn obstacle(pool: &NodePool, readiness: &PoolReadiness, statuses: &StatedStatuse
     match readiness {
         PoolReadiness::Ready => match (&statuses.node_class(class).readiness, statuses.node_pool(&pool.name))
         {
-            (StatedReadiness::Ready, StatedReadiness::NotReady { reason }) => Some(format!(
+            (StatedReadiness::Ready, StatedReadiness::NotReady { reason, .. }) => Some(format!(
                 "NodePool `{}` gets new nodes, though its own `Ready` isn't True ({reason}): EC2NodeClass `{class}` is ready",
                 pool.name
             )),
@@ -136,33 +136,24 @@ fn obstacle(pool: &NodePool, readiness: &PoolReadiness, statuses: &StatedStatuse
     }
 }
 
-/// The instance types as nodes of a class would be.
-fn options(
+/// Says what a plan assumes of a class, and goes without.
+fn warn_of_class(
     of: ReservingClass<'_>,
     catalog: &RegionCatalog,
     settings: &SchedulingSettings,
     warnings: &mut Vec<String>,
-) -> Result<Vec<InstanceTypeOption>, Failure> {
+) {
     let class = of.class;
-    let subnets = catalog.subnets_of(class)?;
-    if subnets.is_none() {
+    if class.status_subnets.is_empty() {
         warnings.push(format!(
             "EC2NodeClass `{}` has no `status.subnets`: planning in all zones of region `{}`",
             class.name, catalog.region
         ));
     }
     warn_of_fields(class, warnings);
-    let places = subnets.as_deref().map_or(Places::AllZones, Places::Subnets);
-    let marks = Marks::default();
-    let exhaustion = Exhaustion { marks: &marks, requests: &[], now: Timestamp::UNIX_EPOCH };
-    let view = catalog.view()?;
-    let mut options = view.options(&class.settings, places, exhaustion);
-    if let Some(right) = ReservedCapacity::behind(&settings.gates) {
-        let nodes = ClassNodes { settings: &class.settings, places };
+    if ReservedCapacity::behind(&settings.gates).is_some() {
         of.warn(warnings);
-        of.offer(right, &view, nodes, &mut options);
     }
-    Ok(options)
 }
 
 /// Says which parts of a class a plan goes without.

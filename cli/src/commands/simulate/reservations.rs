@@ -7,28 +7,46 @@ use std::collections::BTreeMap;
 
 use tenon_domain::Timestamp;
 use tenon_domain::api::{Ec2NodeClass, NodePool};
-use tenon_domain::catalog::{CapacityType, Catalog, ClassNodes, Exhaustion, InstanceTypeOption};
+use tenon_domain::catalog::{
+    Availability, CapacityType, Catalog, ClassNodes, Exhaustion, InstanceTypeOption,
+};
 use tenon_domain::labels;
-use tenon_domain::manifest::{StatedReservation, StatedStatuses};
-use tenon_domain::requirement::Requirements;
+use tenon_domain::manifest::{StatedClass, StatedReservation, StatedStatuses};
+use tenon_domain::quantity::Quantity;
+use tenon_domain::requirement::{Requirements, UndefinedKeys};
 use tenon_domain::reservation::{
     ClassReservation, ClassReservations, ReservationKind, ReservationState, Reservations, ReservedCapacity,
 };
 use tenon_domain::unavailable::Marks;
+use tenon_planning::provision::{PoolInput, ProvisionInput};
 
 /// More nodes than a plan has: a cluster has no more pods (see `MAX_PODS`).
 const ROOM: u32 = 150_000;
 
-/// A class of the files, with its reservations.
+/// A class of the files, with what its status has for its nodes.
 #[derive(Clone, Copy)]
 pub(super) struct ReservingClass<'a> {
     /// The class.
     pub(super) class: &'a Ec2NodeClass,
     /// The reservations of its status.
     pub(super) stated: &'a [StatedReservation],
+    /// What the images of its status require of types; none where it has no images.
+    pub(super) images: &'a [Requirements],
 }
 
-impl ReservingClass<'_> {
+impl<'a> ReservingClass<'a> {
+    /// A class with its status.
+    pub(super) fn of(class: &'a Ec2NodeClass, statuses: &'a StatedStatuses) -> Self {
+        let StatedClass { reservations, images, .. } = statuses.node_class(&class.name);
+        Self { class, stated: reservations, images }
+    }
+
+    /// Whether nodes of the class can be of a type: one of its images launches it.
+    pub(super) fn boots(self, option: &InstanceTypeOption) -> bool {
+        let suits = |image: &Requirements| option.labels.is_compatible(image, UndefinedKeys::Absent);
+        self.images.is_empty() || self.images.iter().any(suits)
+    }
+
     /// Whether it has or selects any.
     fn reserves(&self) -> bool {
         !self.stated.is_empty() || !self.class.reservation_selector.is_empty()
@@ -94,6 +112,23 @@ fn with_room(one: &StatedReservation) -> ClassReservation {
     ClassReservation { available, ..one.resolved.clone() }
 }
 
+/// Whether a plan could use a reservation: a NodePool and its limits allow a type that has one.
+pub(super) fn may_be_used(input: &ProvisionInput) -> bool {
+    let allows = |of: &PoolInput, option: &InstanceTypeOption| {
+        let mut limits = of.pool.limits.iter();
+        let left = |name, limit: Quantity| limit.saturating_sub(of.usage.get(name));
+        option.labels.intersects(&of.pool.template.requirements).is_ok()
+            && limits.all(|(name, limit)| option.capacity.get(name) <= left(name, limit))
+    };
+    let has_one = |of: &PoolInput, option: &InstanceTypeOption| {
+        let mut reserved = option.offerings.iter().filter(|offering| offering.reservation.is_some());
+        let asked = requirements(&of.pool);
+        reserved.any(|one| one.availability == Availability::Available && one.goes_with(&asked))
+    };
+    let mut pools = input.pools.iter();
+    pools.any(|of| of.types.iter().any(|option| has_one(of, option) && allows(of, option)))
+}
+
 /// Says which pools the closed gate keeps from reservations.
 pub(super) fn warn_of_closed_gate<'a>(
     pools: impl Iterator<Item = &'a NodePool>,
@@ -105,9 +140,7 @@ pub(super) fn warn_of_closed_gate<'a>(
         let asked = requirements(pool);
         let wanted = &pool.template.node_class;
         let class = classes.iter().find(|class| wanted.is_served() && class.name == wanted.name);
-        let of_class = class.is_some_and(|class| {
-            ReservingClass { class, stated: &statuses.node_class(&class.name).reservations }.reserves()
-        });
+        let of_class = class.is_some_and(|class| ReservingClass::of(class, statuses).reserves());
         let reserved = CapacityType::Reserved.as_str();
         let by_name = asked.get(labels::CAPACITY_TYPE).is_some_and(|key| key.values().contains(reserved));
         asked.allows(labels::CAPACITY_TYPE, reserved) && (by_name || of_class)

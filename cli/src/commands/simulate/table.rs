@@ -1,5 +1,6 @@
 //! A simulation as tables.
 
+use tenon_domain::catalog::CapacityType;
 use tenon_domain::report::counted;
 use tenon_planning::solve::BoundOmission;
 
@@ -10,17 +11,29 @@ use crate::output::{self, Columns};
 /// How many instance types of a claim are named; the rest is counted.
 const TYPES_NAMED: usize = 3;
 
+/// Instead of the price of what a capacity reservation has.
+pub(super) const RESERVED: &str = CapacityType::Reserved.as_str();
+
 /// The text of a simulation, and of the one to compare.
 pub(super) fn text(simulation: &Simulation<'_>, other: Option<&Simulation<'_>>) -> String {
     let Some(other) = other else { return one(simulation) };
-    let SimulationDifference { pods, claims, unschedulable, price_usd_per_hour } =
+    let SimulationDifference { pods, claims, unschedulable, price_usd_per_hour: _, paid } =
         SimulationDifference::between(simulation, other);
-    let price = price_usd_per_hour.map_or("unknown".to_owned(), |price| format!("{price} USD/h"));
+    let price = paid.map_or("unknown".to_owned(), |price| format!("{price} USD/h"));
     format!(
-        "FIRST\n{}\nCOMPARED\n{}\nDIFFERENCE\n{claims:+} claims, {pods:+} pods, {unschedulable:+} pods without a place, price {price}\n",
+        "FIRST\n{}\nCOMPARED\n{}\nDIFFERENCE\n{}, {}, {} without a place, price {price}\n",
         one(simulation),
-        one(other)
+        one(other),
+        more(claims, "claim", "claims"),
+        more(pods, "pod", "pods"),
+        more(unschedulable, "pod", "pods")
     )
+}
+
+/// A difference with its sign, and the noun.
+fn more(difference: i64, one: &str, many: &str) -> String {
+    let noun = if difference.unsigned_abs() == 1 { one } else { many };
+    format!("{difference:+} {noun}")
 }
 
 fn one(simulation: &Simulation<'_>) -> String {
@@ -78,8 +91,11 @@ const fn why_omitted(omission: BoundOmission) -> &'static str {
     }
 }
 
-/// A price; `~` marks an assumed one.
+/// A price; `~` marks an assumed one. That of a reservation only ranks it: it is paid for anyway.
 fn price(claim: &ClaimDocument<'_>) -> String {
+    if claim.reserved {
+        return RESERVED.to_owned();
+    }
     let mark = if claim.price_assumed { "~" } else { "" };
     claim.price_usd_per_hour.as_ref().map_or_else(|| "-".to_owned(), |price| format!("{mark}{price}"))
 }
@@ -99,16 +115,22 @@ fn pods(names: &[String]) -> String {
 fn summary(simulation: &Simulation<'_>) -> String {
     let summary = &simulation.summary;
     let placed: usize = simulation.existing.iter().map(|node| node.pods.len()).sum();
-    let price = summary.price_usd_per_hour.as_deref().unwrap_or("?");
+    let price = summary.paid.map_or_else(|| "?".to_owned(), |price| price.to_string());
     let (pods, nodes) =
         (counted(summary.pods, "pod", "pods"), counted(summary.claims, "new node", "new nodes"));
     let mut text = format!("{pods}: {nodes} for {price} USD/h");
-    if let Some(bound) = &summary.bound_usd_per_hour {
+    if summary.may_reserve {
+        text += " (no bound: capacity reservations are paid for anyway)";
+    } else if let Some(bound) = &summary.bound_usd_per_hour {
         let ratio = summary.ratio.as_ref().map(|ratio| format!(", {ratio} times that")).unwrap_or_default();
         text += &format!(" (at least {bound}{ratio})");
     }
-    if let Some(omission) = summary.bound_omission {
+    if let Some(omission) = summary.bound_omission.filter(|_| !summary.may_reserve) {
         text += &format!(" (no bound: {})", why_omitted(omission));
+    }
+    if summary.reserved > 0 {
+        let nodes = counted(summary.reserved, "node", "nodes");
+        text += &format!(", {nodes} in capacity reservations, not in the price");
     }
     if summary.assumed > 0 {
         text += &format!(", {} at an assumed spot price (~)", counted(summary.assumed, "node", "nodes"));

@@ -19,7 +19,10 @@ use crate::errors::{Failure, Problem};
 /// Source: kubernetes.io/docs/setup/best-practices/cluster-large, read in November 2026.
 const MAX_PODS: u64 = 150_000;
 
-/// The planner's input.
+/// By whole name, why pods of the manifests aren't planned for.
+pub(super) type PodsAside = BTreeMap<String, String>;
+
+/// The planner's input, and the pods that aren't in it.
 ///
 /// # Errors [`Failure`] for a class whose subnets aren't in the region, and for more pods than a cluster can have.
 pub(super) fn input(
@@ -27,7 +30,7 @@ pub(super) fn input(
     catalog: &RegionCatalog,
     settings: &SchedulingSettings,
     warnings: &mut Vec<String>,
-) -> Result<ProvisionInput, Failure> {
+) -> Result<(ProvisionInput, PodsAside), Failure> {
     bounded(&manifests)?;
     let mut all_pods = expand_workloads(&manifests);
     all_pods.extend(manifests.pods.iter().cloned());
@@ -43,6 +46,8 @@ pub(super) fn input(
     let is_fixed = |pool: &&NodePool| pool.replicas.is_some() && pool.meta.deleted_at.is_none();
     let fixed = manifests.node_pools.iter().filter(is_fixed);
     let static_pools = fixed.map(|pool| pool.name.clone()).collect();
+    let leaving_pools = manifests.node_pools.iter().filter(|pool| pool.meta.deleted_at.is_some());
+    let leaving_pools = leaving_pools.map(|pool| pool.name.clone()).collect();
     warn_of_assumed(&pools, catalog, warnings);
     if catalog.origin == PriceOrigin::Borrowed && !pools.is_empty() {
         warnings.push(format!(
@@ -52,12 +57,11 @@ pub(super) fn input(
         ));
     }
     let nodes = nodes::existing(&manifests, &all_pods, &leaving);
-    for claim in manifests.node_claims.iter().filter(|claim| claim.node_name.is_none()) {
-        warnings.push(format!("ignoring NodeClaim `{}`: it has no Node yet", claim.name));
-    }
+    let without_node = manifests.node_claims.iter().filter(|claim| claim.node_name.is_none());
+    warnings.extend(without_node.map(|one| format!("ignoring NodeClaim `{}`: it has no Node yet", one.name)));
     let cluster = ClusterName::parse("simulated")
         .map_err(|error| Problem::new(error.to_string(), "report this: it is a defect of this program"))?;
-    Ok(ProvisionInput {
+    let input = ProvisionInput {
         // No decision of a simulation depends on the time: nothing is exhausted and nothing grows old.
         now: Timestamp::UNIX_EPOCH,
         cluster,
@@ -65,6 +69,7 @@ pub(super) fn input(
         nodes,
         pools,
         static_pools,
+        leaving_pools,
         daemon_sets: manifests.daemon_sets.iter().map(|set| set.as_it_runs(&manifests.pods)).collect(),
         storage: Storage {
             volumes: manifests.persistent_volumes,
@@ -82,7 +87,28 @@ pub(super) fn input(
         policies: settings.policies,
         steps: StepBudget::default(),
         purpose: Purpose::PendingPods,
-    })
+    };
+    Ok((input, aside(&all_pods, &leaving)))
+}
+
+/// Why pods aren't planned for.
+fn aside(pods: &[Pod], leaving: &BTreeSet<NodeName>) -> PodsAside {
+    let why = |pod: &Pod| {
+        let of_other = pod.shape.is_of_other_scheduler();
+        let scheduler = || format!("scheduler `{}` places it", pod.shape.scheduler_name);
+        if needs_place(pod, leaving) {
+            return of_other.then(scheduler);
+        }
+        if pod.is_finished() {
+            return Some("it has ended".to_owned());
+        }
+        if pod.deleted_at.is_some() {
+            return Some("it is being deleted".to_owned());
+        }
+        let follows = || "it follows the nodes of its DaemonSet".to_owned();
+        Some(pod.node.as_ref().map_or_else(follows, |node| format!("it runs on node `{node}`")))
+    };
+    pods.iter().filter_map(|pod| Some((pod.name.to_string(), why(pod)?))).collect()
 }
 
 /// Refuses controllers of more pods than a cluster can have.
@@ -104,14 +130,18 @@ fn bounded(manifests: &Manifests) -> Result<(), Failure> {
     }
 }
 
-/// The pod as a plan gives it a place, if it needs one: a DaemonSet's and a static pod follow their nodes.
+/// The pod as a plan gives it a place, if it needs one.
 fn to_place(pod: &Pod, leaving: &BTreeSet<NodeName>) -> Option<Pod> {
+    needs_place(pod, leaving).then(|| Pod { node: None, ..pod.clone() })
+}
+
+/// Whether a pod needs a place: a DaemonSet's and a static pod follow their nodes.
+fn needs_place(pod: &Pod, leaving: &BTreeSet<NodeName>) -> bool {
     let follows = |owner: &OwnerReference| matches!(owner.kind.as_str(), "DaemonSet" | "Node");
     let moves = pod.node.as_ref().is_some_and(|node| leaving.contains(node))
         && !pod.is_finished()
         && pod.deleted_at.is_none();
-    let counts = (pod.is_unbound() || moves) && !pod.shape.owner.as_ref().is_some_and(follows);
-    counts.then(|| Pod { node: None, ..pod.clone() })
+    (pod.is_unbound() || moves) && !pod.shape.owner.as_ref().is_some_and(follows)
 }
 
 fn warn_of_other_schedulers(pods: &[Pod], warnings: &mut Vec<String>) {

@@ -1,7 +1,8 @@
 //! Asks AWS and the table for the facts.
 //!
-//! Decides the calls, their order and their time. Calls that need nothing of each other go side by side, in three rounds:
-//! the account with the registry, then the cluster, then what its entry names. Nothing is written anywhere.
+//! Decides the calls, their order and their time. Calls that need nothing of each other go side by side: first the stacks,
+//! which name the table, then in three rounds the account with the registry, the cluster, and what its entry names. Nothing
+//! is written anywhere.
 
 mod account;
 mod cluster;
@@ -21,11 +22,12 @@ use tenon_dynamodb::DynamoTable;
 use tokio::{join, time};
 
 use super::facts::{Answer, ClusterAnswers, DoctorFacts, DoctorScope, Unanswered};
+use super::judge::table_of_region;
 use crate::account::{check_credentials, config};
 use crate::errors::chain;
 
-/// The longest that one question may take, its pages and the SDK's retries included. Three rounds and the credentials
-/// bound the whole.
+/// The longest that one question may take, its pages and the SDK's retries included. The credentials, the stacks and three
+/// rounds bound the whole.
 const QUESTION_TIME: Duration = Duration::from_secs(20);
 /// Codes of a call that the credentials don't allow.
 const DENIED: [&str; 4] = ["AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "NotAuthorized"];
@@ -34,18 +36,18 @@ const DENIED: [&str; 4] = ["AccessDenied", "AccessDeniedException", "Unauthorize
 pub(super) struct DoctorQuestion<'a> {
     pub(super) region: &'a Region,
     pub(super) installation: &'a InstallationId,
-    /// The table's name.
-    pub(super) table: &'a str,
+    /// The table's name, if one is named.
+    pub(super) table: Option<&'a str>,
     /// The cluster, if one is named.
     pub(super) cluster: Option<&'a ClusterName>,
 }
 
 impl DoctorQuestion<'_> {
-    fn scope(&self, cluster: Option<&ClusterName>) -> DoctorScope {
+    fn scope(&self, table: &str, cluster: Option<&ClusterName>) -> DoctorScope {
         DoctorScope {
             region: self.region.to_string(),
             installation: self.installation.to_string(),
-            table: self.table.to_owned(),
+            table: table.to_owned(),
             cluster: cluster.map(ToString::to_string),
         }
     }
@@ -54,23 +56,27 @@ impl DoctorQuestion<'_> {
 /// Asks everything.
 pub(super) async fn facts(question: &DoctorQuestion<'_>, now: Timestamp) -> DoctorFacts {
     let config = config(question.region).await;
+    let id = question.installation.as_str();
     if let Err(why) = credentials(&config).await {
-        return DoctorFacts::without_credentials(question.scope(question.cluster), why);
+        let scope = question.scope(question.table.unwrap_or(id), question.cluster);
+        return DoctorFacts::without_credentials(scope, why);
     }
+    // The functions' table is that of the region's stack: after a restore it has another name.
+    let stacks = within("cloudformation:DescribeStacks", installation::stacks(&config, id)).await;
+    let of_stack = || table_of_region(stacks.as_ref().ok()?);
+    let table_name = question.table.map(str::to_owned).or_else(of_stack).unwrap_or_else(|| id.to_owned());
     let ec2 = aws_sdk_ec2::Client::new(&config);
     let quotas = aws_sdk_servicequotas::Client::new(&config);
     let iam = aws_sdk_iam::Client::new(&config);
     let dynamodb = aws_sdk_dynamodb::Client::new(&config);
-    let id = question.installation.as_str();
-    let table = DynamoTable::with_call_timeout(&dynamodb, question.table, QUESTION_TIME);
-    let (caller, region, on_demand_vcpus, spot_vcpus, spot_role, stacks, registered, dead_letters) = join!(
+    let table = DynamoTable::with_call_timeout(&dynamodb, &table_name, QUESTION_TIME);
+    let (caller, region, on_demand_vcpus, spot_vcpus, spot_role, registered, dead_letters) = join!(
         within("sts:GetCallerIdentity", account::caller(&config)),
         within("ec2:DescribeRegions", account::region(&ec2, question.region)),
         within("servicequotas:GetServiceQuota", account::vcpus(&quotas, account::ON_DEMAND)),
         within("servicequotas:GetServiceQuota", account::vcpus(&quotas, account::SPOT)),
         within("iam:GetRole", account::spot_role(&iam)),
-        within("cloudformation:DescribeStacks", installation::stacks(&config, id)),
-        within("dynamodb:Query", table::registered(&dynamodb, &table, question)),
+        within("dynamodb:Query", table::registered((&dynamodb, &table_name), &table, question)),
         within("sqs:GetQueueAttributes", installation::dead_letters(&config, id)),
     );
     let only = registered.as_ref().ok().and_then(|known| match known.as_deref() {
@@ -79,7 +85,7 @@ pub(super) async fn facts(question: &DoctorQuestion<'_>, now: Timestamp) -> Doct
     });
     let named = question.cluster.cloned().or(only);
     let mut facts = DoctorFacts {
-        scope: question.scope(named.as_ref()),
+        scope: question.scope(&table_name, named.as_ref()),
         caller,
         region,
         on_demand_vcpus,

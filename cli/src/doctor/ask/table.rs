@@ -5,6 +5,7 @@ use tenon_domain::Timestamp;
 use tenon_domain::api::node_class::NodeIdentity;
 use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::{ClusterName, Region};
+use tenon_domain::karpenter;
 use tenon_domain::labels::CAPACITY_TYPE;
 use tenon_domain::registry::Registry;
 use tenon_domain::snapshot::Snapshot;
@@ -18,18 +19,15 @@ use crate::doctor::facts::{ClassFacts, RegistrationFacts, ReportFacts};
 use crate::errors::chain;
 use crate::state;
 
-/// The label of Karpenter's pods. Source: its chart, templates/_helpers.tpl, `karpenter.selectorLabels`, version 1.14.
-const KARPENTER: (&str, &str) = ("app.kubernetes.io/name", "karpenter");
-
 /// The registered clusters; `None` if there is no table.
 pub(super) async fn registered(
-    client: &aws_sdk_dynamodb::Client,
+    (client, name): (&aws_sdk_dynamodb::Client, &str),
     table: &DynamoTable,
     question: &DoctorQuestion<'_>,
 ) -> Answer<Option<Vec<ClusterName>>> {
     // The port's errors have no word for a missing table.
     let key = keys::catalog(question.region);
-    let asked = client.get_item().table_name(question.table).projection_expression("pk");
+    let asked = client.get_item().table_name(name).projection_expression("pk");
     let asked = asked.key("pk", AttributeValue::S(key.pk)).key("sk", AttributeValue::S(key.sk));
     let there = found("dynamodb:GetItem", &["ResourceNotFoundException"], asked.send().await)?;
     if there.is_none() {
@@ -86,10 +84,7 @@ fn of_snapshot(snapshot: &Snapshot, now: Timestamp) -> ReportFacts {
     };
     let pools = snapshot.node_pools.iter();
     let with_spot = pools.filter(|pool| pool.template.requirements.allows(CAPACITY_TYPE, "spot"));
-    let of_karpenter = |labels: &std::collections::BTreeMap<String, String>| {
-        labels.get(KARPENTER.0).is_some_and(|name| name == KARPENTER.1)
-    };
-    let pods = snapshot.pods.iter().filter(|pod| pod.deleted_at.is_none() && of_karpenter(&pod.shape.labels));
+    let pods = snapshot.pods.iter().filter(|pod| karpenter::is_labelled(pod));
     ReportFacts {
         age_seconds: now.duration_since(snapshot.seen_at).as_secs(),
         roles: snapshot.node_classes.iter().filter_map(|class| role(&class.identity)).collect(),

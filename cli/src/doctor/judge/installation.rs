@@ -1,6 +1,7 @@
 //! Checks of the installation: its stacks, its registry, the agent, and what is left undelivered.
 
 use tenon_domain::evidence::{CLOCK_SKEW_MOST, SNAPSHOT_STALE_AFTER};
+use tenon_domain::karpenter::stop_command;
 
 use super::cluster::named;
 use super::{Judged, of};
@@ -30,6 +31,13 @@ pub(in crate::doctor) fn issuer<'a>(facts: &'a DoctorFacts, cluster: &str) -> Op
     stack.parameters.get("OidcProvider").map(String::as_str).filter(|issuer| !issuer.is_empty())
 }
 
+/// The table of the region's stack.
+pub(in crate::doctor) fn table_of_region(stacks: &[StackFacts]) -> Option<String> {
+    let parameters = &of_region(stacks)?.parameters;
+    let suffix = parameters.get("TableSuffix").map_or("", String::as_str);
+    Some(format!("{}{suffix}", parameters.get("Installation")?))
+}
+
 /// Whether the region's stack is known to be absent.
 fn no_region(facts: &DoctorFacts) -> bool {
     facts.stacks.as_ref().is_ok_and(|stacks| of_region(stacks).is_none())
@@ -38,7 +46,16 @@ fn no_region(facts: &DoctorFacts) -> bool {
 pub(super) fn region_stack(facts: &DoctorFacts) -> Judged {
     let (installation, region) = (&facts.scope.installation, &facts.scope.region);
     of(&facts.stacks, |stacks| match of_region(stacks) {
-        Some(stack) => deployed(stack, region),
+        Some(stack) => match table_of_region(stacks).filter(|table| *table != facts.scope.table) {
+            Some(table) => Judged::warning(
+                format!(
+                    "stack `{}` has the table `{table}`, and `{}` was asked",
+                    stack.name, facts.scope.table
+                ),
+                "leave `--table` out, unless you are restoring that table: docs/restore.md",
+            ),
+            None => deployed(stack, region),
+        },
         None => Judged::failed(
             format!("no stack of installation `{installation}` is in `{region}`"),
             format!(
@@ -228,10 +245,7 @@ pub(super) fn karpenter(facts: &DoctorFacts) -> Judged {
                          {} NodePools",
                         report.node_pools
                     ),
-                    format!(
-                        "kubectl scale deployment -l app.kubernetes.io/name=karpenter --namespace {namespace} \
-                         --replicas 0"
-                    ),
+                    stop_command(namespace),
                 );
             }
             if report.as_ref().is_some_and(|report| !stale(report)) {

@@ -9,7 +9,7 @@ mod installation;
 #[cfg(test)]
 mod tests;
 
-pub(super) use installation::issuer;
+pub(super) use installation::{issuer, table_of_region};
 
 use super::facts::{Answer, DoctorFacts, Unanswered};
 

@@ -134,6 +134,12 @@ fn without_stacks(facts: &mut DoctorFacts) {
     prod(facts).report = Ok(None);
 }
 
+/// `--table` names the table from before the restore.
+fn with_restored_table(facts: &mut DoctorFacts) {
+    let parameters = &mut facts.stacks.as_mut().unwrap()[0].parameters;
+    parameters.insert("TableSuffix".to_owned(), "-restored".to_owned());
+}
+
 fn restored_away(facts: &mut DoctorFacts) {
     facts.scope.table = "tenon-restored".to_owned();
     facts.registered = Ok(None);
@@ -269,6 +275,7 @@ fn of_the_stacks() {
             (|facts| status_of(facts, 0, "UPDATE_IN_PROGRESS"), "warning", "stack-update-complete"),
             (|facts| status_of(facts, 0, "UPDATE_ROLLBACK_COMPLETE"), "warning", "the last update failed"),
             (|facts| facts.stacks = Err(DENIED), "unknown", "a:B"),
+            (with_restored_table, "warning", "has the table `tenon-restored`, and `tenon` was asked"),
         ],
     );
     check(

@@ -101,7 +101,7 @@ fn a_replacement_that_failed_is_planned_anew_and_named_no_more() {
     assert_eq!((planned.len(), cluster.launches().unwrap().len()), (1, 2));
     let command = cluster.all::<Command>(keys::COMMAND).unwrap().remove(0);
     assert_eq!(command.replacements, planned);
-    let CommandState::Replacing { since, attempts, not_before } = command.state else {
+    let CommandState::Replacing { since, attempts, not_before, .. } = command.state else {
         panic!("{command:?}")
     };
     assert_eq!((since, attempts), (began, 1));
@@ -202,4 +202,35 @@ fn a_replacement_that_can_not_be_launched_is_told() {
     assert_eq!(cluster.launches().unwrap().len(), 0);
     let told = told(&cluster);
     assert!(told.iter().any(|told| told.starts_with("not launching NodeClaim `")), "{told:?}");
+}
+
+/// A pod of Karpenter's Deployment that works.
+fn karpenter() -> Arc<SeenPod> {
+    let mut made = pod("karpenter-1", "1", Some("system-1"));
+    made["metadata"]["namespace"] = json!("kube-system");
+    made["metadata"]["labels"] = json!({"app.kubernetes.io/name": "karpenter"});
+    made["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    Arc::new(SeenPod::read(&made).unwrap())
+}
+
+#[test]
+fn no_command_begins_while_karpenter_runs() {
+    let mut cluster = cluster(2);
+    cluster.objects.pods.push(karpenter());
+    cluster.report().unwrap();
+    wake(&cluster);
+    assert!(cluster.all::<Command>(keys::COMMAND).unwrap().is_empty());
+    assert_eq!(cluster.claims().unwrap().iter().filter(|claim| claim.drift.is_some()).count(), 2);
+    let messages = told(&cluster);
+    let begins = [
+        "disruption waits: Karpenter runs (pod `kube-system/karpenter-1`)",
+        "not disrupting 2 NodeClaims (`default-0`, `default-1`) now: Karpenter runs, which has the same NodePools",
+    ];
+    for expected in begins {
+        assert!(messages.iter().any(|told| told.starts_with(expected)), "{expected}: {messages:?}");
+    }
+    cluster.objects.pods.pop();
+    cluster.report().unwrap();
+    wake(&cluster);
+    assert_eq!(cluster.all::<Command>(keys::COMMAND).unwrap().len(), 1, "the budget is one");
 }

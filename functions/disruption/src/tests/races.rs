@@ -43,7 +43,7 @@ fn a_claim_that_is_interrupted_meanwhile_is_taken_by_no_command() {
     let now = cluster.world.clock.now();
     // As disruption marks it, just before it takes it.
     let (from, to) = (String::new(), String::new());
-    let drift = Some(Drift { reason: DriftReason::AmiDrift, since: now, from, to });
+    let drift = Some(Drift { reason: DriftReason::AmiDrift, since: now, from, to, fields: Vec::new() });
     let marked = Claim { revision: first(&cluster).revision + 1, drift, ..first(&cluster) };
     let other = interrupted(&marked, now);
     wake_beside(&cluster, &other, keys::COMMAND);

@@ -10,6 +10,23 @@ fn nothing_terminates_before_ec2_was_asked_in_the_same_pass() {
     assert!(plan.asks_ec2 && plan.terminate.is_empty());
 }
 
+/// Plans of the same class count it after the Node's end.
+#[test]
+fn a_claim_keeps_the_storage_that_its_node_reported_last() {
+    let check = |reported: Option<i64>, expected: Option<u64>| {
+        let before = Claim { storage: Some(20 << 30), ..claim(0, draining(0, minutes(4), Some(minutes(5)))) };
+        let capacity = reported.map_or_else(ResourceList::new, |mebi| {
+            ResourceList::new().with(ResourceName::EPHEMERAL_STORAGE, Quantity::from_mebi(mebi))
+        });
+        let nodes = vec![Node { capacity, ..node(0) }];
+        let (plan, _) = planned(&input(minutes(5), vec![before], nodes));
+        assert_eq!(plan.steps[0].after.phase(), ClaimPhase::Drained);
+        assert_eq!(plan.steps[0].after.storage, expected, "{reported:?}");
+    };
+    check(Some(10 << 10), Some(10 << 30));
+    check(None, Some(20 << 30));
+}
+
 #[test]
 fn terminations_are_repeated_until_ec2_says_so() {
     let at = |state: InstanceState| {

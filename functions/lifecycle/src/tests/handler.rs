@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tenon_domain::catalog::PartData;
 use tenon_domain::catalog::describe::facts;
+use tenon_domain::wake::FunctionName;
 use tenon_ec2::data::Ec2Data;
 use tenon_table::Item;
 use tenon_table::Value;
@@ -36,7 +37,12 @@ fn steps_commit_once_and_the_end_is_told() {
     sweep(&world, &lifecycle);
     assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Terminating);
     let rung = world.signals.take();
-    assert!(rung.iter().any(|rung| matches!(rung, RungBell::Wake { .. })), "{rung:?}");
+    let wakes = |rung: &[RungBell], woken: FunctionName| {
+        rung.iter().any(|rung| matches!(rung, RungBell::Wake { function, .. } if *function == woken))
+    };
+    assert!(wakes(&rung, FunctionName::Lifecycle), "{rung:?}");
+    // A budget is free, or a replacement failed.
+    assert!(wakes(&rung, FunctionName::Disruption), "{rung:?}");
     // Replayed at once: only the record of the pass changes.
     let before = claim_in(&world, 0);
     sweep(&world, &lifecycle);
@@ -44,12 +50,13 @@ fn steps_commit_once_and_the_end_is_told() {
     world.clock.advance(SignedDuration::from_mins(3));
     sweep(&world, &lifecycle);
     assert_eq!(claim_in(&world, 0).phase(), ClaimPhase::Terminated);
-    let events = world.signals.take_events();
-    assert!(
-        events
-            .iter()
-            .any(|(kind, detail)| kind == "NodeClaim Terminated" && detail["nodeClaim"] == name(0).as_str())
-    );
+    let rung = world.signals.take();
+    assert!(!wakes(&rung, FunctionName::Disruption), "{rung:?}");
+    let ended = |rung: &RungBell| {
+        let RungBell::Event(event) = rung else { return false };
+        event.detail_type == "NodeClaim Terminated" && event.detail["nodeClaim"] == name(0).as_str()
+    };
+    assert!(rung.iter().any(ended), "{rung:?}");
     let revision = claim_in(&world, 0).revision;
     sweep(&world, &lifecycle);
     assert_eq!(claim_in(&world, 0).revision, revision);

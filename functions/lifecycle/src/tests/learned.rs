@@ -3,7 +3,7 @@
 use tenon_domain::catalog::settings::MIB;
 use tenon_domain::catalog::{LearnedMemory, LearnedRecord};
 use tenon_domain::journal::{JournalRecord, Subject, SubjectKind};
-use tenon_table::items::JournalOf;
+use tenon_table::items::{DecisionCounter, JournalOf};
 
 use super::*;
 use crate::learn::Lesson;
@@ -79,7 +79,9 @@ fn what_is_refused_is_in_the_journal_that_all_clusters_of_the_region_show() {
     block_on(crate::commit::commit(&world, &cluster(), &plan, seen.now)).unwrap();
     let region = &world.installation.region;
     let subject = Subject { kind: SubjectKind::Image, name: held(0).image.to_string() };
-    let key = keys::journal(JournalOf::Region(region), &subject, seen.now, 1, 0);
+    let counted = keys::learned(region, &held(0).instance_type, &held(0).image, &cluster());
+    let counter = DecisionCounter::Item(&counted, 1);
+    let key = keys::journal(JournalOf::Region(region), &subject, seen.now, counter, 0);
     let told = from_item::<JournalRecord>(&key, &world.table.peek(&key).unwrap()).unwrap();
     assert_eq!(told.decision, Decision::Refused);
     let key = keys::learned(region, &held(0).instance_type, &held(0).image, &cluster());

@@ -61,6 +61,7 @@ mod registered;
 mod reminders;
 mod repaired;
 mod statuses;
+mod strays;
 mod templates;
 mod terms;
 
@@ -195,6 +196,7 @@ fn input(now: Timestamp, claims: Vec<Claim>, nodes: Vec<Node>) -> LifecycleInput
         learned: BTreeMap::new(),
         boots: BTreeMap::new(),
         ec2: None,
+        gone: BTreeSet::new(),
         statuses: None,
         templates: None,
         audit: AuditRecord { revision: 1, at: Some(now), templates_at: Some(now), ..AuditRecord::default() },
@@ -325,7 +327,12 @@ fn what_the_user_deletes_drains_but_only_a_readable_snapshot_says_so() {
     check(&seen(), &[]);
     let deleted = |snapshot: &mut Snapshot| snapshot.nodes[0].meta.deleted_at = Some(minutes(29));
     check(&with_snapshot(seen(), deleted), &[Decision::Draining]);
-    check(&with_snapshot(seen(), |snapshot| snapshot.node_pools.clear()), &[Decision::Draining]);
+    check(&with_snapshot(seen(), |snapshot| snapshot.node_pools.clear()), &[]);
+    // One without a Node has no NodeClaim yet that Kubernetes could delete.
+    let coming = input(minutes(3), vec![claim(0, launched(0, minutes(1)))], vec![]);
+    let coming = with_snapshot(coming, |snapshot| snapshot.node_pools.clear());
+    let deleted_pool = coming.deleted_by_user(&coming.claims[&name(0)]);
+    assert_eq!(deleted_pool.as_deref(), Some("its NodePool `default` was deleted"));
     let unreadable = |snapshot: &mut Snapshot| {
         snapshot.node_pools.clear();
         let (kind, name) = ("NodePool".to_owned(), "default".to_owned());

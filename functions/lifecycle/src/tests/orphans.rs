@@ -25,6 +25,28 @@ fn an_orphan_that_was_told_of_is_terminated_again_without_another_word() {
 }
 
 #[test]
+fn an_orphan_that_is_too_young_is_looked_at_again_as_soon_as_it_is_old_enough() {
+    let check = |now: Timestamp, before: Timestamp, again: Option<Timestamp>, looks: Timestamp| {
+        let mut seen = unowned(now, 1);
+        seen.audit.at = Some(before);
+        let (plan, _) = planned(&seen);
+        assert_eq!(plan.audit.record.and_then(|record| record.again_at), again, "at {now}");
+        assert_eq!(plan.wake_at, looks, "at {now}");
+        plan.audit.orphans.len()
+    };
+    // Launched and settled at 0, five minutes before it may go. The audit's turn would be at 12.
+    let old = minutes(5);
+    assert_eq!(check(minutes(2), minutes(-8), Some(old), old), 0);
+    assert_eq!(check(minutes(3), minutes(1), Some(old), old), 0);
+    // The audit's turn comes first.
+    assert_eq!(check(minutes(3), minutes(-6), None, minutes(4)), 0);
+    let mut seen = unowned(old, 1);
+    (seen.audit.at, seen.audit.again_at) = (Some(minutes(2)), Some(old));
+    assert!(seen.audit.is_due(old) && !seen.audit.is_due(minutes(4)));
+    assert_eq!(planned(&seen).0.audit.orphans, BTreeSet::from([id(0)]));
+}
+
+#[test]
 fn an_instance_is_owned_by_the_claim_that_its_item_names_until_that_ends() {
     let check = |owner: Option<ClaimState>, orphans: usize| {
         let mut seen = unowned(minutes(9), 1);

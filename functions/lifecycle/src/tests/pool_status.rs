@@ -35,7 +35,6 @@ fn a_pool_names_the_fields_that_nothing_acts_on() {
         let message = format!("unsupported, so ignored: `{fields}`");
         Some((ConditionStatus::True, "UnsupportedFields".to_owned(), message))
     };
-    assert_eq!(unsupported(|pool| pool.replicas = Some(3)), told("spec.replicas"));
     assert_eq!(unsupported(|pool| pool.unknown = vec!["spec.new".to_owned()]), told("spec.new"));
     let mistaken = unsupported(|pool| {
         let annotations = &mut pool.meta.annotations;
@@ -47,6 +46,17 @@ fn a_pool_names_the_fields_that_nothing_acts_on() {
                    `0s` to drain at once; annotation `tenon.dev/minimum-savings` is `lots`; write a share such as `5%`, or a \
                    price an hour such as `0.02`; spec.disruption.budgets[0].schedule: it is unreadable";
     assert_eq!(mistaken.map(|(_, _, message)| message).as_deref(), Some(message));
+}
+
+#[test]
+fn a_static_pool_is_not_ready_because_nothing_is_launched_for_it() {
+    let mut seen = with_class(serde_json::json!({}));
+    seen = with_snapshot(seen, |snapshot| snapshot.node_pools[0].replicas = Some(3));
+    let (ready, reason, words) = condition(&seen, PoolConditionType::Ready).unwrap();
+    assert_eq!((ready, reason.as_str()), (ConditionStatus::False, "StaticNodePoolUnsupported"));
+    assert!(words.contains("no node is launched for it"), "{words}");
+    let unsupported = condition(&seen, PoolConditionType::Unsupported).map(|(_, _, words)| words);
+    assert_eq!(unsupported.as_deref(), Some("unsupported: `spec.replicas`"), "said once");
 }
 
 #[test]
@@ -91,7 +101,9 @@ fn with_class(mut metadata: serde_json::Value) -> LifecycleInput {
 #[test]
 fn the_class_of_a_pool_may_be_deleted() {
     let seen = with_class(serde_json::json!({"deletionTimestamp": "2026-11-01T00:00:00Z"}));
-    let message = "EC2NodeClass `default` is being deleted: create it again, or name another".to_owned();
+    let message = "EC2NodeClass `default` isn't ready: it is being deleted: create it again once it is gone, which waits for its \
+                   NodeClaims, or let the NodePool name another"
+        .to_owned();
     let expected = Some((ConditionStatus::False, "NodeClassTerminating".to_owned(), message));
     assert_eq!(condition(&seen, PoolConditionType::NodeClassReady), expected);
 }
@@ -221,6 +233,22 @@ fn a_class_that_the_cluster_has_no_more_or_that_cant_be_read_is_not_ready_whatev
     check(&["default"], "NodeClassUnreadable", invalid);
 }
 
+/// Such as the NodePool `general-purpose` of EKS Auto Mode.
+#[test]
+fn a_pool_of_another_kind_of_class_has_none_though_a_class_has_the_name() {
+    let ready = class(&[(ConditionType::Ready, ConditionStatus::True, ConditionReason::Holds, "resolved")]);
+    let mut seen = with_snapshot(with_class(serde_json::json!({})), |snapshot| {
+        let wanted = &mut snapshot.node_pools[0].template.node_class;
+        wanted.group = "eks.amazonaws.com".to_owned();
+        wanted.kind = "NodeClass".to_owned();
+    });
+    seen.classes.insert(ready.name.clone(), ready);
+    let message = "its `nodeClassRef` is kind `NodeClass` of group `eks.amazonaws.com`, and Tenon serves kind \
+                   `EC2NodeClass` of group `karpenter.k8s.aws`: correct it";
+    let expected = Some((ConditionStatus::False, "NodeClassNotServed".to_owned(), message.to_owned()));
+    assert_eq!(condition(&seen, PoolConditionType::NodeClassReady), expected);
+}
+
 /// A pool, its class, and four claims of them of which no Node joined.
 fn failing() -> LifecycleInput {
     let failed = |n| {
@@ -247,6 +275,7 @@ fn failing() -> LifecycleInput {
         variant: ImageVariant::Standard,
         boot_mode: None,
         created_at: EPOCH,
+        own_snapshots: BTreeMap::new(),
     };
     let group = ResolvedSecurityGroup { id: "sg-1".parse().unwrap(), name: "nodes".to_owned() };
     let class = ClassStatus {

@@ -115,4 +115,6 @@ fn a_node_that_is_never_initialised_is_given_up_with_what_is_missing() {
             step.after.state.node().unwrap()
         )
     );
+    let lacked = format!("Node `{}` isn't Ready", step.after.state.node().unwrap());
+    assert_eq!(step.after.lacked, Some(lacked));
 }

@@ -105,3 +105,55 @@ fn more_than_a_fifth_of_a_pool_or_of_the_cluster_isnt_repaired() {
     assert_eq!(drained(&strangers(5, 1)).0, 1);
     assert_eq!(drained(&strangers(5, 2)), (0, vec!["NodeRepairBlocked".to_owned()]));
 }
+
+/// Its Node has been deleted since the second minute, and a pod holds the drain.
+fn held_drain(now: Timestamp, nodes: (usize, usize), deadline: Option<Timestamp>) -> LifecycleInput {
+    let mut input = sick(now, nodes, ("AcceleratedHardwareReady", "False"));
+    let state = ClaimState::Draining {
+        instance: held(0),
+        node: Some(node_name(0)),
+        reason: RemovalReason::Deleted,
+        at: minutes(2),
+        deadline,
+    };
+    input.claims.insert(name(0), claim(0, state));
+    input
+}
+
+#[test]
+fn a_drain_that_began_before_ends_like_that_of_a_repair() {
+    let (plan, report) = planned(&held_drain(minutes(19), (1, 1), None));
+    assert!(plan.steps.is_empty() && told(report).is_empty());
+    assert_eq!(plan.wake_at, minutes(20));
+    let (plan, _) = planned(&held_drain(minutes(20), (1, 1), None));
+    let step = &plan.steps[0];
+    let ClaimState::Draining { reason, at, deadline, .. } = &step.after.state else { panic!("{step:?}") };
+    assert_eq!((*reason, *at, *deadline), (RemovalReason::Unhealthy, minutes(2), Some(minutes(22))));
+    assert_eq!(step.after.revision, step.before.revision + 1);
+    assert_eq!(step.action.as_ref().map(|action| action.deadline), Some(Some(minutes(22))));
+    let message = &step.journal[0].message;
+    assert!(
+        message.starts_with("the drain of NodeClaim `default-00000` ends at 2026-01-01T00:22:00Z: "),
+        "{message}"
+    );
+    // Again, it ends no later.
+    let mut again = held_drain(minutes(21), (1, 1), None);
+    again.claims.insert(name(0), step.after.clone());
+    assert!(planned(&again).0.steps.is_empty());
+}
+
+#[test]
+fn a_drain_that_ends_earlier_anyway_isnt_forced_nor_one_of_too_many() {
+    assert!(planned(&held_drain(minutes(20), (1, 1), Some(minutes(21)))).0.steps.is_empty());
+    let forced = |nodes, deadline| {
+        let (plan, report) = planned(&held_drain(minutes(20), nodes, deadline));
+        let mut findings: Vec<Finding> = Vec::new();
+        report.deliver(&mut findings);
+        let told = findings.iter().map(|finding| finding.names.len()).sum::<usize>();
+        (plan.steps.iter().filter(|step| step.after.name == name(0)).count(), told)
+    };
+    assert_eq!(forced((5, 1), None), (1, 0));
+    // Both claims are told, also the one that drains; unless that ends earlier.
+    assert_eq!(forced((5, 2), None), (0, 2));
+    assert_eq!(forced((5, 2), Some(minutes(21))), (0, 1));
+}

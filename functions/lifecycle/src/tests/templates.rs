@@ -59,6 +59,7 @@ fn class(images: &[&str]) -> ClassStatus {
         variant: tenon_domain::class_status::ImageVariant::Any,
         boot_mode: None,
         created_at: EPOCH,
+        own_snapshots: BTreeMap::new(),
     };
     ClassStatus {
         name: "default".parse().unwrap(),

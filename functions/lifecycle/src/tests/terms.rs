@@ -120,7 +120,10 @@ fn each_drain_ends_by_the_claims_own_grace_period() {
     assert_eq!(drained(terms(None, None), Some(60)), None);
     assert_eq!(drained(None, Some(60)), after(60), "made before its terms were kept");
     // Its pool doesn't exist: the claim has its own terms.
-    let gone = |snapshot: &mut Snapshot| snapshot.node_pools.clear();
+    let gone = |snapshot: &mut Snapshot| {
+        snapshot.node_pools.clear();
+        deleted(snapshot);
+    };
     assert_eq!(deadline(&with_snapshot(seen(now, terms(None, Some(5)), (None, None)), gone)), after(5));
     // Expired.
     let expired = seen(EPOCH + hours(2), terms(Some(1), Some(5)), (Some(1), Some(60)));
@@ -145,9 +148,52 @@ fn annotated(input: LifecycleInput, end: Timestamp) -> LifecycleInput {
             requests: ResourceList::new(),
             provider_id: None,
             node_name: None,
+            last_pod_event: None,
             unknown: Vec::new(),
         });
     })
+}
+
+#[test]
+fn a_drain_says_what_was_deleted() {
+    let check = |change: fn(&mut Snapshot), expected: &str| {
+        let now = minutes(30);
+        // The NodeClaim's annotation says nothing here.
+        let input = annotated(seen(now, terms(None, None), (None, None)), minutes(600));
+        let (plan, _) = planned(&with_snapshot(input, change));
+        let message = &plan.steps[0].journal[0].message;
+        assert!(message.ends_with(expected), "{message}");
+    };
+    let of_claim = |snapshot: &mut Snapshot| snapshot.node_claims[0].meta.deleted_at = Some(minutes(29));
+    check(of_claim, "(deleted): its NodeClaim was deleted");
+    check(
+        |snapshot| snapshot.node_pools[0].meta.deleted_at = Some(minutes(29)),
+        "(deleted): its NodePool `default` was deleted",
+    );
+    // Kubernetes deletes the NodeClaims of a NodePool with it.
+    check(
+        |snapshot| {
+            snapshot.node_pools.clear();
+            snapshot.node_claims[0].meta.deleted_at = Some(minutes(29));
+        },
+        "(deleted): its NodePool `default` was deleted",
+    );
+}
+
+#[test]
+fn a_node_outlives_a_nodepool_that_isnt_there() {
+    let check = |change: fn(&mut Snapshot)| {
+        let now = minutes(30);
+        let input = annotated(seen(now, terms(None, None), (None, None)), minutes(600));
+        let (plan, _) = planned(&with_snapshot(input, change));
+        assert!(plan.steps.iter().all(|step| step.after.state.removal().is_none()), "{:?}", plan.steps);
+    };
+    // Of a cluster that took Tenon again, or of `--cascade=orphan`.
+    check(|snapshot| {
+        snapshot.node_pools.clear();
+        snapshot.node_claims.clear();
+    });
+    check(|snapshot| snapshot.node_pools.clear());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::{ClassLook, PartCondition};
 use crate::choose::KnownImages;
 use crate::failed_image::FailedImages;
 use crate::plan::{Answers, LOOK_EVERY};
-use crate::refused_image::refused_images;
+use crate::refused_image::{end_of_unavailable, refused_images};
 use crate::resolve::JudgedClass;
 use crate::{alias, choose, spec_form};
 
@@ -39,7 +39,10 @@ impl ClassLook<'_> {
         let previous = known.map(|known| known.images.as_slice()).unwrap_or_default();
         let told = known.and_then(|known| known.condition(CONDITION));
         let told = told.map(|told| told.message.as_str()).unwrap_or_default();
-        let refused = known.map(|known| refused_images(self, known)).unwrap_or_default();
+        let mut refused = known.map(|known| refused_images(self, known)).unwrap_or_default();
+        if let Ok(found) = &answers.images.answer {
+            end_of_unavailable(&mut refused, found, self.input.now);
+        }
         let failed = FailedImages::of(&self.input.boots, class, self.input.now);
         let unfinished = &self.input.unfinished;
         let images = KnownImages { previous, told, refused: &refused, failed: &failed, unfinished };

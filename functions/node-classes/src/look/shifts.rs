@@ -9,12 +9,13 @@ use std::collections::BTreeSet;
 use tenon_domain::class_status::{
     ClassStatus, Condition, ConditionReason, ConditionStatus, ConditionType, Seen,
 };
+use tenon_domain::wait::later;
 use tenon_domain::zonal_shift::ShiftedZone;
 use tenon_ec2::{Ec2Error, right_of};
 use tenon_runtime::error::chain;
 
 use super::ClassLook;
-use crate::plan::{PartAnswer, RETRY_AFTER, SHIFTS_EVERY, later};
+use crate::plan::{PartAnswer, RETRY_AFTER, SHIFTS_EVERY};
 
 impl ClassLook<'_> {
     /// The cluster's shifted zones. Without an answer from ARC they stay as they are.

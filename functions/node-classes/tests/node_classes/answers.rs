@@ -114,6 +114,7 @@ fn a_report_names_what_was_kept_without_an_answer_and_what_keeps_a_class_from_be
             unfinished: BTreeMap::new(),
             statuses: before.map(|status| (status.name.clone(), status.clone())).into_iter().collect(),
             gone: BTreeSet::new(),
+            used: BTreeMap::from([("ending".parse().unwrap(), BTreeSet::new())]),
             refused: BTreeMap::new(),
             spot_refused: None,
             boots: Vec::new(),

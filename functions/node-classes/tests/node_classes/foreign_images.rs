@@ -58,6 +58,10 @@ fn a_newer_image_of_a_stranger_is_taken_only_where_its_owner_is_allowed() {
     check(&["self", "amazon"], Some("amazon"), by_tags(), "stranger's");
     check(&["self"], Some("amazon"), by_tags(), "own");
     check(&["self", STRANGER], None, by_tags(), "stranger's");
+    // IAM knows AWS's own images by the alias alone.
+    check(&["self", STRANGER], Some("amazon"), by_tags(), "own");
+    check(&[STRANGER], Some("aws-marketplace"), by_tags(), "AMIsReady=False NotAllowed");
+    check(&["aws-marketplace"], Some("aws-marketplace"), by_tags(), "stranger's");
     check(&[STRANGER], None, by_tags(), "stranger's");
     check(&["amazon"], None, by_tags(), "AMIsReady=False NotAllowed");
 }

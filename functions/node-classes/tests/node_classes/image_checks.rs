@@ -109,6 +109,27 @@ fn an_image_that_ec2_refuses_leaves_the_class_on_the_one_before_for_an_hour() {
 }
 
 #[test]
+fn an_image_that_ec2_refused_while_it_was_disabled_is_taken_once_it_is_enabled() {
+    let (running, [old, new]) = updated();
+    running.world.ec2.disable_image(&new).unwrap();
+    // EC2 refuses a launch before the class sees the change.
+    answer(&running, refused(&new), None);
+    running.wake(WakeCause::ImageChanged(Some(new.clone())));
+    assert_eq!(running.images(), std::slice::from_ref(&old));
+    answer(&running, VerdictOutcome::Allowed, None);
+    running.world.clock.advance(MINUTE);
+    running.world.ec2.enable_image(&new).unwrap();
+    running.wake(WakeCause::ImageChanged(Some(new.clone())));
+    assert_eq!((running.images(), faults(&running, &new)), (vec![new.clone()], Vec::new()));
+    // What EC2 refuses from now on is refused for longer.
+    answer(&running, refused(&new), None);
+    answer(&running, VerdictOutcome::Allowed, None);
+    running.world.clock.advance(SignedDuration::from_mins(90));
+    running.wake(WakeCause::Sweep);
+    assert_eq!(running.images(), [old]);
+}
+
+#[test]
 fn without_another_image_a_refused_one_stays_and_the_class_is_not_ready() {
     let running = validating();
     let only = running.world.ec2.add_image(image("nodes-1"));
@@ -123,23 +144,49 @@ fn without_another_image_a_refused_one_stays_and_the_class_is_not_ready() {
 #[test]
 fn a_refused_launch_that_names_its_image_is_a_refusal_of_the_image() {
     let (running, [old, new]) = updated();
+    refuse_launch(
+        &running,
+        "AMIAuthorizationFailure",
+        &format!("AuthFailure: Not authorized for images: [{new}]"),
+    );
+    assert_eq!((running.images(), faults(&running, &new)), (vec![old], vec![ImageFault::LaunchRefused]));
+}
+
+/// What `provisioner` writes after EC2 refused a launch from the class as it is.
+fn refuse_launch(running: &Running, code: &str, message: &str) {
     let status = running.status().unwrap();
     let key = UnavailableKey::Request(RequestDigest::of_class(&running.cluster, &status));
     let (launch, now) = ("launch-1".parse().unwrap(), running.world.clock.now());
     let asked = LaunchAsked { cluster: &running.cluster, launch: &launch, planned_at: now };
     let refusal = Refusal {
         key: &key,
-        code: "AMIAuthorizationFailure",
+        code,
         cluster: asked.cluster,
         cause: RefusalCause::Launch(asked.launch),
         vcpus: None,
         now,
     };
-    let message = Some(format!("AuthFailure: Not authorized for images: [{new}]"));
-    let mark = Mark { message, ..Mark::refused(None, &refusal).unwrap() };
-    put(&running, items::set(keys::unavailable(&running.world.installation.region, &key), &mark));
+    let mark = Mark { message: Some(message.to_owned()), ..Mark::refused(None, &refusal).unwrap() };
+    put(running, items::set(keys::unavailable(&running.world.installation.region, &key), &mark));
     running.wake(WakeCause::StateChanged);
-    assert_eq!((running.images(), faults(&running, &new)), (vec![old], vec![ImageFault::LaunchRefused]));
+}
+
+#[test]
+fn a_launch_that_ec2_refused_while_its_image_was_disabled_says_nothing_of_the_enabled_one() {
+    let (running, [old, new]) = updated();
+    running.world.ec2.disable_image(&new).unwrap();
+    let message = format!("InvalidAMIID.Unavailable: The image ID '{new}' is not available: it is disabled");
+    refuse_launch(&running, "InvalidAMIID", &message);
+    running.wake(WakeCause::ImageChanged(Some(new.clone())));
+    assert_eq!(running.images(), [old]);
+    running.world.clock.advance(MINUTE);
+    running.world.ec2.enable_image(&new).unwrap();
+    running.wake(WakeCause::ImageChanged(Some(new.clone())));
+    running.wake(WakeCause::StateChanged);
+    let awaits = "ValidationSucceeded=Unknown AwaitingValidation";
+    assert_eq!((running.images(), running.obstacle().as_str()), (vec![new], awaits));
+    answer(&running, VerdictOutcome::Allowed, None);
+    assert_eq!(running.obstacle(), "ready");
 }
 
 #[test]

@@ -95,6 +95,24 @@ fn a_lost_event_is_made_good_by_the_sweep() {
     assert_eq!(running.said(), ["Node Class Not Ready"]);
 }
 
+#[test]
+fn an_image_that_is_disabled_and_then_deregistered_is_told_as_gone() {
+    let running = running(allowances());
+    let id = running.world.ec2.add_image(image("nodes-1"));
+    running.report(&[class(json!({}))]);
+    running.wake(WakeCause::SnapshotChanged);
+    running.world.ec2.disable_image(&id).unwrap();
+    running.wake(WakeCause::ImageChanged(Some(id.clone())));
+    assert!(running.message().contains(&format!("`{id} is disabled`")), "{}", running.message());
+    running.world.ec2.deregister_image(&id).unwrap();
+    running.wake(WakeCause::ImageChanged(Some(id.clone())));
+    let gone = format!("EC2 doesn't return `{id}` (was disabled); make another image");
+    assert!(running.message().contains(&gone), "{}", running.message());
+    running.world.clock.advance(SignedDuration::from_mins(5));
+    running.wake(WakeCause::Sweep);
+    assert!(running.message().contains(&gone), "{}", running.message());
+}
+
 fn check(allowed: Allowances, replaced: Value, obstacle: &str, says: &str) {
     let running = running(allowed);
     running.world.ec2.add_image(image("nodes-1"));

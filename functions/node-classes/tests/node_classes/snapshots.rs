@@ -1,5 +1,7 @@
 //! Snapshots for classes' volumes: every process on a node can read them, so the cluster's stack allows them.
 
+use std::collections::BTreeMap;
+
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenon_domain::registry::Allowances;
@@ -76,8 +78,11 @@ fn the_snapshot_of_the_classs_own_images_is_allowed_for_its_device() {
         running.wake(WakeCause::SnapshotChanged);
         running.obstacle()
     };
+    let owned = || running.status().unwrap().images.remove(0).own_snapshots;
     assert_eq!(of("/dev/xvda"), "ready");
+    assert_eq!(owned(), BTreeMap::from([("/dev/xvda".to_owned(), own.clone())]), "left to EC2");
     assert_eq!(of("/dev/xvdb"), REFUSED);
+    assert!(owned().is_empty(), "another device's");
     // A newer image has another one.
     assert_eq!(of("/dev/xvda"), "ready");
     running.world.clock.advance(SignedDuration::from_mins(6));

@@ -195,8 +195,9 @@ fn a_shift_and_its_end_are_recorded_and_what_else_changes_as_what_it_is() {
     assert_eq!(last(Decision::Resolved, None, "EC2NodeClass `default` is ready: it resolves to ami-"), 1);
     shift(&running, ShiftEnd::Open);
     minute(&running);
-    let left = "not launching for EC2NodeClass `default` in zones with a zonal shift of cluster `prod`: ";
-    assert_eq!(last(Decision::ZonalShiftActive, Some(&away), &format!("{left}{away}")), 2);
+    // By its name, as Nodes have it, and its id.
+    let named = format!("of cluster `prod`: `us-east-1a` ({zone}) until AWS ends the autoshift");
+    assert_eq!(last(Decision::ZonalShiftActive, Some(&away), &named), 2);
     let newer = running.world.ec2.add_image(image("nodes-2"));
     minute(&running);
     assert_eq!(last(Decision::Resolved, Some(&away), newer.as_str()), 3);

@@ -16,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenon_domain::id::{ClusterName, LaunchId};
 use tenon_domain::launch::{EC2_CONSISTENCY, Launch, LaunchState, REPLAY_WITHIN};
 use tenon_domain::tags;
+use tenon_domain::wait::{doubled, later};
 use tenon_ec2::port::{CreateFleetRequest, Instance, InstanceFilter, TagFilter};
 use tenon_ec2::{Ec2, Ec2Error, ErrorClass};
 use tenon_runtime::{HandlerError, Ports};
@@ -265,7 +266,7 @@ impl<'a> CallQueue<'a> {
                 vec![AnsweredLaunch { due, outcome: judged(error, due.launch, now) }]
             }
             EndedCall::Found(due, Err(_)) => {
-                vec![AnsweredLaunch { due, outcome: SendOutcome::PutOff(later(now, attempts(due.launch))) }]
+                vec![AnsweredLaunch { due, outcome: SendOutcome::PutOff(again_at(due.launch, now)) }]
             }
             EndedCall::Made(template, Ok(())) => {
                 self.making.insert(&template.name, TemplateMaking::Made);
@@ -306,7 +307,7 @@ fn attempts(launch: &Launch) -> u32 {
 /// The outcome of a failed call for the launch.
 fn judged(error: Ec2Error, launch: &Launch, now: Timestamp) -> SendOutcome {
     match error.class() {
-        ErrorClass::Throttled | ErrorClass::Server => SendOutcome::PutOff(later(now, attempts(launch))),
+        ErrorClass::Throttled | ErrorClass::Server => SendOutcome::PutOff(again_at(launch, now)),
         // A different request used this token: only the tag shows the launch's instances.
         ErrorClass::TokenMismatch => SendOutcome::PutOff(looked_for_at(launch, now)),
         ErrorClass::InsufficientCapacity
@@ -328,9 +329,9 @@ fn judged(error: Ec2Error, launch: &Launch, now: Timestamp) -> SendOutcome {
     }
 }
 
-fn later(now: Timestamp, attempts: u32) -> Timestamp {
-    let wait = FIRST_BACK_OFF.saturating_mul(2_i32.saturating_pow(attempts.min(8))).min(LONGEST_BACK_OFF);
-    now.saturating_add(wait).unwrap_or(now)
+/// When a launch that is put off now is sent again.
+pub(super) fn again_at(launch: &Launch, now: Timestamp) -> Timestamp {
+    later(now, doubled(FIRST_BACK_OFF, attempts(launch), LONGEST_BACK_OFF))
 }
 
 async fn find<P: Ports>(ports: &P, launch: &LaunchId) -> Result<Vec<Instance>, Ec2Error> {

@@ -8,7 +8,7 @@ use tenon_domain::launch::{Launch, LaunchState};
 use tenon_ec2::port::CreateFleetRequest;
 use tenon_runtime::{HandlerError, Ports};
 use tenon_state::step::Change;
-use tenon_table::items::{InstanceOwner, keys, put, set, set_expiring};
+use tenon_table::items::{DecisionCounter, InstanceOwner, keys, put, set, set_expiring};
 use tenon_table::{CommitError, Expect, Write, commit_through_conflicts};
 
 use crate::settle::{SettleFailure, Settlement};
@@ -79,8 +79,9 @@ pub(crate) async fn record<P: Ports>(
             change.write(Write::Delete { key: keys::template(cluster, &name) });
         }
     }
+    let counted = keys::launch(cluster, &launch.id);
     for record in &settlement.records {
-        change.record(record, launch.revision);
+        change.record(record, DecisionCounter::Item(&counted, launch.revision));
     }
     unless_lost(commit_through_conflicts(ports.table(), &change.commit()).await)
 }

@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tenon_domain::catalog::{CapacityType, InstanceTypeFacts, PartData};
+use tenon_domain::catalog::{CapacityType, InstanceTypeFacts, PartData, SpotPrices};
 use tenon_domain::claim::{LaunchFailure, LaunchedInstance};
 use tenon_domain::id::{InstanceType, Zone, ZoneId};
+use tenon_domain::money::UsdPerHour;
 use tenon_domain::unavailable::{
     LaunchAsked, Mark, OfferingKey, Refusal, RefusalCause, RequestDigest, UnavailableKey, WantedOffering,
 };
@@ -70,11 +71,13 @@ impl MarkWord {
     }
 }
 
-/// Facts about types and zones of any age: zone ids and type sizes don't change.
+/// Facts about types and zones of any age: zone ids and type sizes don't change, and prices are only told.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CatalogFacts<'a> {
     zones: Option<&'a BTreeMap<Zone, ZoneId>>,
     types: Option<&'a BTreeMap<InstanceType, Arc<InstanceTypeFacts>>>,
+    on_demand: Option<&'a BTreeMap<InstanceType, UsdPerHour>>,
+    spot: Option<&'a SpotPrices>,
 }
 
 impl<'a> CatalogFacts<'a> {
@@ -86,10 +89,21 @@ impl<'a> CatalogFacts<'a> {
             match &*part.data {
                 PartData::InstanceTypes(types) => facts.types = Some(types),
                 PartData::Offerings(offerings) => facts.zones = Some(&offerings.zones),
-                PartData::OnDemandPrices(_) | PartData::SpotPrices(_) => {}
+                PartData::OnDemandPrices(prices) => facts.on_demand = Some(prices),
+                PartData::SpotPrices(prices) => facts.spot = Some(prices),
             }
         }
         facts
+    }
+
+    /// The price of an instance, as it is paid for; none in a reservation, which is paid for already.
+    pub(super) fn price(&self, instance: &LaunchedInstance) -> Option<UsdPerHour> {
+        let LaunchedInstance { instance_type, zone, capacity_type, .. } = instance;
+        match capacity_type {
+            CapacityType::OnDemand => self.on_demand?.get(instance_type).copied(),
+            CapacityType::Spot => self.spot?.get(instance_type)?.get(zone).copied(),
+            CapacityType::Reserved => None,
+        }
     }
 
     fn vcpus(&self, of: &InstanceType) -> Option<u32> {

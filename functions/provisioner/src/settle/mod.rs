@@ -22,15 +22,18 @@ use tenon_domain::class_status::ClassStatus;
 use tenon_domain::id::{ClusterName, InstanceId};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::{Launch, LaunchState};
+use tenon_domain::money::Currency;
 use tenon_domain::unavailable::{LaunchAsked, Marks, OfferingKey};
 use tenon_domain::wake::FunctionName;
-use tenon_ec2::port::{FleetResult, Instance, TargetCapacityType};
+use tenon_ec2::port::{FleetOverride, FleetResult, Instance, TargetCapacityType};
 use tenon_ec2::{Ec2Error, ErrorClass, launched_reason, launched_reason_of};
 
 pub use marks::{CatalogFacts, MarkWord, OfferingAnswer};
 
-/// Characters of EC2's words that are kept with a claim.
-const MESSAGE_CHARS: usize = 300;
+/// Characters of EC2's words that are kept of a refusal.
+pub(crate) const MESSAGE_CHARS: usize = 300;
+/// Offerings that a record spells out.
+const OFFERINGS_TOLD: usize = 10;
 
 /// The result of a launch.
 #[derive(Debug, Clone)]
@@ -59,8 +62,10 @@ pub struct SettleInput<'a> {
     pub status: Option<&'a ClassStatus>,
     /// Marks so far, the launch's own leases among them.
     pub marks: &'a Marks,
-    /// The catalogue's zones and types.
+    /// The catalogue's zones, types and prices.
     pub catalog: CatalogFacts<'a>,
+    /// The currency of its prices.
+    pub currency: Currency,
 }
 
 impl<'a> SettleInput<'a> {
@@ -113,6 +118,7 @@ pub fn settle(input: SettleInput<'_>, answer: &LaunchAnswer) -> Settlement {
         marks::offering_of(input, instance).map(|offering| (instance.id.clone(), offering))
     };
     let offerings = instances.iter().filter_map(offering).collect();
+    let exhausted = exhausted(answer);
     let mut left = instances.iter().cloned();
     let mut settlement = Settlement {
         launch: Launch {
@@ -134,7 +140,11 @@ pub fn settle(input: SettleInput<'_>, answer: &LaunchAnswer) -> Settlement {
                 ClaimState::LaunchFailed { at: input.now, failure: failure.clone() }
             }
         };
-        settlement.records.push(record(input, claim, &state));
+        let record = record(input, claim, &state);
+        settlement.records.push(match exhausted.is_empty() {
+            true => record,
+            false => record.detail("exhausted", &exhausted),
+        });
         settlement.claims.extend(claim.stepped(state).ok());
     }
     let refused = (settlement.failed == Some(SettleFailure::Request)).then_some(&failure);
@@ -190,6 +200,29 @@ fn instances(launch: &Launch, answer: &LaunchAnswer) -> Vec<LaunchedInstance> {
             .collect(),
         LaunchAnswer::Refused(_) => Vec::new(),
     }
+}
+
+/// The offerings that EC2 had no capacity for, in its own order, by what they are called: why others were taken.
+fn exhausted(answer: &LaunchAnswer) -> String {
+    let LaunchAnswer::Fleet(result) = answer else { return String::new() };
+    let refused = result.errors.iter().filter(|error| error.class() == ErrorClass::InsufficientCapacity);
+    let told = refused.filter_map(|error| {
+        let FleetOverride { instance_type, zone, .. } = error.from.as_ref()?;
+        let paid = CapacityType::from(error.capacity_type).as_str();
+        Some(format!("{instance_type} {paid} in {}", zone.as_ref()?))
+    });
+    let mut named: Vec<String> = Vec::new();
+    for name in told {
+        if !named.contains(&name) {
+            named.push(name);
+        }
+    }
+    let more = named.len().saturating_sub(OFFERINGS_TOLD);
+    named.truncate(OFFERINGS_TOLD);
+    if more > 0 {
+        named.push(format!("and {more} more"));
+    }
+    named.join(", ")
 }
 
 /// Why claims without an instance failed.
@@ -274,7 +307,16 @@ fn record(input: SettleInput<'_>, claim: &Claim, state: &ClaimState) -> JournalR
     let mut record =
         JournalRecord::new(subject, input.now, by, decision, message).detail("launch", &input.launch.id);
     if let Some(instance) = state.instance() {
-        record = record.detail("instance", &instance.id).detail("image", &instance.image);
+        record = record
+            .detail("instance", &instance.id)
+            .detail("image", &instance.image)
+            .detail("instanceType", &instance.instance_type)
+            .detail("zone", &instance.zone)
+            .detail("capacityType", instance.capacity_type.as_str());
+        // The plan's price is that of its first type. EC2 may have launched another one.
+        if let Some(price) = input.catalog.price(instance) {
+            record = record.detail("launchedPrice", price).detail("currency", input.currency.as_str());
+        }
     }
     if let ClaimState::LaunchFailed { failure, .. } = state {
         record = record.detail("reason", &failure.reason);

@@ -7,7 +7,9 @@ use tenon_domain::catalog::describe::facts;
 use tenon_domain::catalog::{PartData, ZoneOfferings};
 use tenon_domain::class_status::{ClassObservation, ClassSubnet, ImageNotices, Seen};
 use tenon_domain::evidence::CatalogPart;
+use tenon_domain::id::InstanceType;
 use tenon_domain::launch::LaunchCause;
+use tenon_domain::money::UsdPerHour;
 use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::reservation::{LaunchedInto, ReservationKind};
 use tenon_domain::unavailable::{Mark, Probe, Refusal, RefusalCause, RequestDigest, UnavailableKey};
@@ -99,6 +101,7 @@ impl SettleWorld {
             status: Some(&self.status),
             marks: &self.marks,
             catalog: CatalogFacts::of(&self.parts),
+            currency: Currency::Usd,
         }
     }
 
@@ -134,10 +137,18 @@ fn parts() -> RefreshedParts {
     let zones = [("us-east-1a", "use1-az1"), ("us-east-1b", "use1-az2")]
         .map(|(zone, id)| (zone.parse().unwrap(), id.parse().unwrap()));
     let offerings = ZoneOfferings { zones: zones.into(), ..ZoneOfferings::default() };
+    let large: InstanceType = "m5.large".parse().unwrap();
+    let price = UsdPerHour::from_nanos;
+    let spot = BTreeMap::from([("us-east-1a".parse().unwrap(), price(38_000_000))]);
     let part = |data| RefreshedPart { data: Arc::new(data), generation: 1, refreshed_at: at(0) };
     RefreshedParts::from([
         (CatalogPart::InstanceTypes, part(PartData::InstanceTypes(types.into()))),
         (CatalogPart::Offerings, part(PartData::Offerings(offerings))),
+        (
+            CatalogPart::OnDemandPrices,
+            part(PartData::OnDemandPrices([(large.clone(), price(96_000_000))].into())),
+        ),
+        (CatalogPart::SpotPrices, part(PartData::SpotPrices([(large, spot)].into()))),
     ])
 }
 
@@ -490,4 +501,21 @@ fn an_instance_that_goes_is_nobodys_and_the_next_one_is_dealt() {
     check(&[Terminated], None);
     check(&[ShuttingDown, Running], Some(1));
     check(&[Terminated, ShuttingDown, Pending], Some(2));
+}
+
+#[test]
+fn a_launch_has_the_price_of_what_ec2_gave() {
+    let check = |of: &str, capacity_type: TargetCapacityType, expected: Option<&str>| {
+        let LaunchAnswer::Fleet(mut result) = fleet(&[from(of, "us-east-1a")], Vec::new()) else { panic!() };
+        result.instances[0].capacity_type = capacity_type;
+        let claim = claims::claim(0, ClaimState::Planned);
+        let world = SettleWorld::new([]);
+        let settlement = settle(world.input(&[&claim]), &LaunchAnswer::Fleet(result));
+        let told = &settlement.records[0].details;
+        assert_eq!(told.get("launchedPrice").map(String::as_str), expected, "{of}");
+        assert_eq!(told.get("currency").map(String::as_str), expected.map(|_| "USD"), "{of}");
+    };
+    check("m5.large", TargetCapacityType::OnDemand, Some("0.096"));
+    check("m5.large", TargetCapacityType::Spot, Some("0.038"));
+    check("m5.xlarge", TargetCapacityType::OnDemand, None);
 }

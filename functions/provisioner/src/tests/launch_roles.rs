@@ -113,6 +113,33 @@ fn an_entry_without_a_role_launches_by_the_functions_own_rights_or_says_what_to_
     }
 }
 
+/// IAM compares tags of a template, and EC2 has none of one that it doesn't show yet.
+#[test]
+fn a_template_that_ec2_doesnt_show_yet_puts_launches_off_and_denies_no_class() {
+    let cluster = cluster(1);
+    cluster.world.ec2.hide_new_templates(SignedDuration::from_secs(20));
+    wake(&cluster);
+    assert_eq!((phases(&cluster, ClaimPhase::Planned), failures(&cluster).len()), (1, 0));
+    for _ in 0..4 {
+        advance(&cluster, SignedDuration::from_secs(10));
+        wake(&cluster);
+    }
+    check_settled(&cluster, 1);
+}
+
+/// A template that is denied for longer than EC2 takes to show one is denied.
+#[test]
+fn a_template_that_stays_denied_fails_the_launch() {
+    let cluster = cluster(1);
+    cluster.world.ec2.hide_new_templates(SignedDuration::from_hours(1));
+    for _ in 0..16 {
+        wake(&cluster);
+        advance(&cluster, SignedDuration::from_secs(10));
+    }
+    let told = failures(&cluster);
+    assert!(told.iter().any(|message| message.contains("on resource `launch-template`")), "{told:?}");
+}
+
 #[test]
 fn a_throttled_role_puts_launches_off() {
     let cluster = cluster(1);

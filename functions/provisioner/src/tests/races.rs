@@ -2,6 +2,7 @@
 
 use tenon_domain::SignedDuration;
 use tenon_domain::claim::{Claim, ClaimState};
+use tenon_domain::id::Uid;
 use tenon_domain::launch::Launch;
 use tenon_domain::unavailable::{Mark, Probe};
 use tenon_harness::Meeting;
@@ -9,6 +10,7 @@ use tenon_table::Commit;
 use tenon_table::content_commit;
 use tenon_table::items::{add_step, keys, set};
 
+use super::joins::joining;
 use super::probes::{dried, dry_out, launches_since, marks};
 use super::*;
 
@@ -95,4 +97,15 @@ fn what_another_launch_began_to_ask_for_meanwhile_is_left_to_it() {
     );
     assert_eq!(launches_since(&cluster, &before), []);
     assert_eq!(marks(&cluster), leased);
+}
+
+#[test]
+fn a_pod_that_another_run_let_join_meanwhile_joins_once() {
+    let cluster = joining();
+    let before = cluster.launches().unwrap().remove(0);
+    let late = Uid::parse("uid-late").unwrap();
+    let joined = before.joined_by([(&before.claims[0].name, &late)]).unwrap();
+    wake_beside(&cluster, vec![set(keys::launch(&cluster.name, &joined.id), &joined)]);
+    assert_eq!(cluster.launches().unwrap(), [joined]);
+    check_settled(&cluster, 1);
 }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tenon_domain::claim::BINDING_WINDOW;
 use tenon_domain::journal::{JournalRecord, SubjectKind};
+use tenon_domain::launch::LaunchClaim;
 
 use tenon_table::items::add_step;
 
@@ -10,14 +11,14 @@ use super::probes::{dried, marks};
 use super::*;
 
 /// The journals of pods or claims, by name.
-fn told(cluster: &Cluster, of: SubjectKind) -> Vec<JournalRecord> {
+pub(super) fn told(cluster: &Cluster, of: SubjectKind) -> Vec<JournalRecord> {
     let journals = format!("JOURNAL#prod#{}#", of.as_str());
     let items = cluster.world.table.dump().filter(|(key, _)| key.pk.starts_with(&journals));
     items.map(|(key, item)| from_item(&key, &item).unwrap()).collect()
 }
 
 /// After how long the provisioner wakes itself.
-fn woken(cluster: &Cluster) -> Vec<SignedDuration> {
+pub(super) fn woken(cluster: &Cluster) -> Vec<SignedDuration> {
     let own = |rung| match rung {
         RungBell::Wake { function: FunctionName::Provisioner, after, .. } => Some(after),
         RungBell::Wake { .. } | RungBell::Agent(_) | RungBell::Event(_) => None,
@@ -137,13 +138,29 @@ fn a_launch_that_ec2_throttles_again_and_again_is_told_of_once() {
     let throttled = Ec2Error::Throttled { action: "CreateFleet".to_owned() };
     let (when, effect) = (FaultWhen::Next(5), FaultEffect::Refused(throttled));
     cluster.world.ec2.inject(Fault { call: Call::CreateFleet, when, effect });
-    for expected in [0, 0, 1, 1] {
+    let check = |expected: usize| {
         wake(&cluster);
         let told = told(&cluster, SubjectKind::Claim).into_iter().map(|record| record.message);
         let told: Vec<String> = told.filter(|message| message.starts_with("no instance yet for")).collect();
         assert_eq!(told.len(), expected, "{told:?}");
         advance(&cluster, SignedDuration::from_secs(61));
-    }
+    };
+    [0, 0, 1, 1].into_iter().for_each(check);
+    // Another claim, which comes first by its name, is no news either.
+    let (launch, claim) = (cluster.launches().unwrap().remove(0), cluster.claims().unwrap().remove(0));
+    let not_before = cluster.world.clock.now() + SignedDuration::from_hours(1);
+    let claim =
+        Claim { name: "default-00000".parse().unwrap(), launch: "launch-0".parse().unwrap(), ..claim };
+    let launch = Launch {
+        id: claim.launch.clone(),
+        claims: vec![LaunchClaim { name: claim.name.clone(), pods: Vec::new() }],
+        state: LaunchState::Requested { attempts: 3, not_before },
+        ..launch
+    };
+    cluster.put(set(keys::launch(&cluster.name, &launch.id), &launch)).unwrap();
+    cluster.put(set(keys::claim(&cluster.name, &claim.name), &claim)).unwrap();
+    cluster.put(add_step(&cluster.name)).unwrap();
+    check(1);
 }
 
 /// Two claims would probe the same mark; one launch does, and the other claim waits for its answer.

@@ -152,6 +152,24 @@ fn a_pending_pod_is_launched_for_first_and_its_launch_is_an_answer() {
     assert_eq!(outcomes(&cluster), ["arm64 allowed by launch", "x86_64 allowed by dry-run"]);
 }
 
+/// The condition changes with each verdict, and the request doesn't.
+#[test]
+fn a_launch_that_is_older_than_the_last_verdict_speaks_for_the_same_request() {
+    let cluster = cluster(1);
+    fault(
+        &cluster,
+        Call::CreateFleet,
+        FaultEffect::Refused(Ec2Error::Throttled { action: "CreateFleet".to_owned() }),
+    );
+    wake(&cluster);
+    advance(&cluster, SignedDuration::from_secs(30));
+    await_validation(&cluster);
+    advance(&cluster, SignedDuration::from_secs(60));
+    wake(&cluster);
+    check_settled(&cluster, 1);
+    assert!(outcomes(&cluster).contains(&"arm64 allowed by launch".to_owned()), "{:?}", outcomes(&cluster));
+}
+
 #[test]
 fn throttling_is_no_verdict_and_the_region_waits() {
     let cluster = awaiting(0);
@@ -287,6 +305,31 @@ fn an_architecture_that_no_pool_takes_is_asked_about_only_after_an_edit() {
     cluster.put(add_step(&cluster.name)).unwrap();
     ask_all(&cluster);
     assert_eq!(outcomes(&cluster), ["arm64 allowed by dry-run", "x86_64 allowed by dry-run"]);
+}
+
+/// Such as the NodePool `general-purpose` of EKS Auto Mode, whose class may have the same name.
+#[test]
+fn a_pool_of_another_kind_of_class_keeps_no_question_waiting() {
+    let mut cluster = awaiting(0);
+    let mut foreign = pool(&[]);
+    foreign["metadata"] = serde_json::json!({"name": "general-purpose", "uid": "pool-2"});
+    foreign["spec"]["template"]["spec"]["nodeClassRef"] =
+        serde_json::json!({"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"});
+    let own = pool(&[&["kubernetes.io/arch", "amd64"]]);
+    cluster.objects.node_pools = vec![Arc::new(own), Arc::new(foreign.clone())];
+    cluster.report().unwrap();
+    ask_all(&cluster);
+    let expected = ["arm64 unused by dry-run", "x86_64 allowed by dry-run"];
+    assert_eq!(outcomes(&cluster), expected);
+    // An edit of it is no reason to look at the class again.
+    let kept = verdict(&cluster, &Architecture::Arm64);
+    advance(&cluster, SignedDuration::from_mins(11));
+    foreign["metadata"]["generation"] = serde_json::json!(2);
+    cluster.objects.node_pools[1] = Arc::new(foreign);
+    cluster.report().unwrap();
+    cluster.put(add_step(&cluster.name)).unwrap();
+    ask_all(&cluster);
+    assert_eq!(verdict(&cluster, &Architecture::Arm64), kept);
 }
 
 #[test]

@@ -13,9 +13,7 @@ use tenon_ec2::port::DryRunOutcome;
 use tenon_ec2::{ClassPart, Denial, Ec2Error, ErrorClass, blame, blamed_image};
 
 use crate::denials::known;
-
-/// Characters of EC2's words that are kept of a refused request.
-const MESSAGE_CHARS: usize = 300;
+use crate::settle::MESSAGE_CHARS;
 
 /// EC2's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +26,8 @@ pub(super) enum DryRunAnswer {
     None,
     /// EC2 doesn't have the launch template.
     TemplateMissing,
+    /// EC2 doesn't show the launch template yet.
+    TemplateUnseen,
     /// It wasn't asked, because something else changed the cluster.
     Lost,
 }
@@ -129,6 +129,7 @@ mod tests {
             DryRunAnswer::Consent => "consent".to_owned(),
             DryRunAnswer::None => "none".to_owned(),
             DryRunAnswer::TemplateMissing => "no template".to_owned(),
+            DryRunAnswer::TemplateUnseen => "no template yet".to_owned(),
             DryRunAnswer::Lost => "lost".to_owned(),
         };
         assert!(told.starts_with(expected), "{told}");

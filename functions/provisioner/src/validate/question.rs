@@ -158,7 +158,7 @@ fn unbooted(pool: &NodePoolName, image: &ResolvedImage) -> BuiltQuestion {
 pub(super) fn pools_digest(snapshot: &Snapshot, class: &NodeClassName) -> String {
     let planned = |pool: &&NodePool| pool.replicas.is_none() && pool.meta.deleted_at.is_none();
     let pools = snapshot.node_pools.iter().filter(planned);
-    let pools = pools.filter(|pool| pool.template.node_class.name == *class);
+    let pools = pools.filter(|pool| pool.template.node_class.means(class));
     let texts: BTreeSet<[String; 3]> = pools
         .map(|pool| {
             let uid = pool.meta.uid.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -186,7 +186,11 @@ pub(super) fn probe(built: &BuiltLaunch, failures: u32) -> Result<Option<DryRuns
         version: template.version.clone(),
         // The subnet has the zone; a zone of the request would take the place of the template's placement.
         with: FleetOverride { zone: None, ..with.clone() },
+        capacity_type: fleet.capacity_type,
         tags: fleet.tags.clone(),
+        network_interface_tags: made.data.network_interface_tags.clone(),
+        // Only a template for spot has them.
+        spot_request_tags: made.data.spot_request_tags.clone(),
         metadata_options: made.data.metadata_options.clone(),
         network_interfaces: made.data.network_interfaces.clone(),
         security_groups: made.data.security_groups.clone(),

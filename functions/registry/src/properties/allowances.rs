@@ -17,7 +17,11 @@ impl PropertyReader<'_> {
             instance_profiles: self.list("InstanceProfiles", "names or ARNs", |text| Some(text.to_owned())),
             subnet_tags: self.tags("SubnetTags"),
             security_group_tags: self.tags("SecurityGroupTags"),
-            image_owners: self.list("ImageOwners", "`self`, `amazon` or an account's twelve digits", owner),
+            image_owners: self.list(
+                "ImageOwners",
+                "`self`, `amazon`, `aws-marketplace` or an account's twelve digits",
+                owner,
+            ),
             snapshot_owners: self.list("SnapshotOwners", "`amazon` or an account's twelve digits", |text| {
                 // IAM compares owners as well, and knows no `self`.
                 owner(text).filter(|owner| owner != "self")

@@ -22,6 +22,7 @@ impl PropertyReader<'_> {
         let [learned_memory, zonal_shift, dry_runs, console_output, voluntary_disruption] =
             ["LearnedMemory", "ZonalShift", "DryRuns", "ConsoleOutput", "VoluntaryDisruption"]
                 .map(|name| self.gate(name));
+        let spot_request_tags = self.gate("SpotRequestTags");
         let budget = "a count such as `5`, or a percentage such as `10%`";
         let disruption_budget =
             self.parsed_if("DisruptionBudget", budget, |text| BudgetNodes::parse(text).ok());
@@ -40,6 +41,7 @@ impl PropertyReader<'_> {
             dry_runs: dry_runs.unwrap_or(default.dry_runs),
             console_output: console_output.unwrap_or(default.console_output),
             voluntary_disruption: voluntary_disruption.unwrap_or(default.voluntary_disruption),
+            spot_request_tags: spot_request_tags.unwrap_or(default.spot_request_tags),
             disruption_budget,
             learned_memory: learned_memory.unwrap_or(default.learned_memory),
             zonal_shift: zonal_shift.unwrap_or(default.zonal_shift),

@@ -87,6 +87,9 @@ fn an_entry_is_what_the_stack_says() {
     assert_eq!(undried.settings.console_output, FeatureGate::Disabled);
     let read = parsed(&[("ConsoleOutput", Some(json!("Enabled")))]).unwrap();
     assert_eq!(read.settings.console_output, FeatureGate::Enabled);
+    assert_eq!(read.settings.spot_request_tags, FeatureGate::Disabled);
+    let read = parsed(&[("SpotRequestTags", Some(json!("Enabled")))]).unwrap();
+    assert_eq!(read.settings.spot_request_tags, FeatureGate::Enabled);
     let paused = parsed(&[("VoluntaryDisruption", Some(json!("Disabled")))]).unwrap();
     assert_eq!(paused.settings.voluntary_disruption, FeatureGate::Disabled);
     let bounded = parsed(&[("DisruptionBudget", Some(json!("10%")))]).unwrap();
@@ -233,7 +236,8 @@ fn every_property_has_its_form() {
         assert_eq!(wrong(permission, json!("no")), 1);
     }
     assert_eq!(wrong("DisruptionBudget", json!("a few")), 1);
-    let settings = ["LearnedMemory", "ZonalShift", "DryRuns", "ConsoleOutput", "VoluntaryDisruption"];
+    let settings =
+        ["LearnedMemory", "ZonalShift", "DryRuns", "ConsoleOutput", "VoluntaryDisruption", "SpotRequestTags"];
     for gate in settings.into_iter().chain(GateName::ALL.map(GateName::as_str)) {
         assert_eq!(wrong(gate, json!("On")), 1);
     }

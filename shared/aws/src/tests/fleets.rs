@@ -206,7 +206,10 @@ fn a_probe_asks_for_one_instance_that_is_not_launched() {
         launch_template: "tenon-abc".to_owned(),
         version: "$Latest".to_owned(),
         with: request().launch_templates[0].overrides[0].clone(),
+        capacity_type: TargetCapacityType::OnDemand,
         tags: FleetTags { fleet: Tags::from([("f".to_owned(), "1".to_owned())]), ..FleetTags::default() },
+        network_interface_tags: Tags::new(),
+        spot_request_tags: Tags::new(),
         metadata_options: None,
         network_interfaces: Vec::new(),
         security_groups: Vec::new(),
@@ -215,6 +218,9 @@ fn a_probe_asks_for_one_instance_that_is_not_launched() {
     let (ec2, http) = ec2(&[(412, allowed), (412, allowed)]);
     block_on(ec2.dry_run_run_instances(&probe)).unwrap();
     let with_options = RunInstancesProbe {
+        capacity_type: TargetCapacityType::Spot,
+        network_interface_tags: Tags::from([("n".to_owned(), "1".to_owned())]),
+        spot_request_tags: Tags::from([("s".to_owned(), "1".to_owned())]),
         metadata_options: Some(InstanceMetadataOptions {
             http_endpoint: "enabled".to_owned(),
             http_protocol_ipv6: "disabled".to_owned(),
@@ -227,9 +233,14 @@ fn a_probe_asks_for_one_instance_that_is_not_launched() {
     };
     block_on(ec2.dry_run_run_instances(&with_options)).unwrap();
     let optional = super::forms(&http).remove(1);
+    assert_eq!(optional["InstanceMarketOptions.MarketType"], "spot");
     assert_eq!(optional["MetadataOptions.HttpTokens"], "required");
     assert_eq!(optional["MetadataOptions.InstanceMetadataTags"], "disabled");
     assert_eq!(optional["NetworkInterface.1.SubnetId"], "subnet-1");
+    assert_eq!(optional["TagSpecification.1.ResourceType"], "network-interface");
+    assert_eq!(optional["TagSpecification.1.Tag.1.Key"], "n");
+    assert_eq!(optional["TagSpecification.2.ResourceType"], "spot-instances-request");
+    assert_eq!(optional["TagSpecification.2.Tag.1.Key"], "s");
     assert!(!optional.contains_key("SubnetId"), "{optional:?}");
     let mut form = super::forms(&http).remove(0);
     // RunInstances' own token: of a dry run nothing can be replayed.

@@ -34,7 +34,7 @@ pub struct ObjectMeta {
 /// One of `metadata.ownerReferences`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OwnerReference {
-    /// The owner's kind, such as `ReplicaSet`.
+    /// The owner's kind, such as `ReplicaSet`; a `Node` of another API group has its group's name too.
     pub kind: String,
     /// The owner's name.
     pub name: String,
@@ -42,6 +42,12 @@ pub struct OwnerReference {
     pub uid: String,
     /// Whether the owner is the managing controller.
     pub role: OwnerRole,
+}
+
+/// Whether an owner is a Node of Kubernetes, whose kubelet made the object; other API groups have Nodes too.
+#[must_use]
+pub fn is_kubernetes_node(api_version: &str, kind: &str) -> bool {
+    kind == "Node" && !api_version.contains('/')
 }
 
 /// The role of an owner towards its object.

@@ -1,5 +1,7 @@
 //! NodeClaim, `karpenter.sh/v1`, in the cluster: the face of a claim, not its state (see [`crate::claim`]).
 
+use jiff::Timestamp;
+
 use crate::api::meta::ObjectMeta;
 use crate::api::node_pool::NodeClaimTemplate;
 use crate::id::{ClaimName, ProviderId};
@@ -20,6 +22,8 @@ pub struct NodeClaimObject {
     pub provider_id: Option<ProviderId>,
     /// `status.nodeName`.
     pub node_name: Option<String>,
+    /// `status.lastPodEventTime`. A snapshot has the time when a pod last left the Node instead.
+    pub last_pod_event: Option<Timestamp>,
     /// Fields of `spec` that this version doesn't know, by place.
     pub unknown: Vec<String>,
 }

@@ -45,11 +45,10 @@ impl NodePool {
         self.meta.annotations.get(PAUSE_DISRUPTION).is_some_and(|value| value != "false")
     }
 
-    /// Parts of the spec that are accepted and that nothing acts on yet, by field.
+    /// Whether it is static: nothing acts on the whole pool yet.
     #[must_use]
-    pub fn unsupported(&self) -> Vec<&str> {
-        let given = self.replicas.is_some().then_some("spec.replicas").into_iter();
-        given.chain(self.unknown.iter().map(String::as_str)).collect()
+    pub const fn is_static(&self) -> bool {
+        self.replicas.is_some()
     }
 }
 
@@ -92,6 +91,12 @@ impl NodeClassRef {
     #[must_use]
     pub fn is_served(&self) -> bool {
         self.group == PROVIDER_DOMAIN && self.kind == "EC2NodeClass"
+    }
+
+    /// Whether it is this EC2NodeClass. Other APIs' classes may have the same name.
+    #[must_use]
+    pub fn means(&self, class: &NodeClassName) -> bool {
+        self.is_served() && self.name == *class
     }
 }
 

@@ -148,11 +148,13 @@ pub struct PodShape {
     pub deletion_cost: i32,
     /// `spec.terminationGracePeriodSeconds`; 30 where absent.
     pub termination_grace_seconds: u32,
-    /// A mirror of a static pod (annotation `kubernetes.io/config.mirror`).
+    /// A mirror of a static pod (annotation `kubernetes.io/config.mirror`, or a Node that owns it).
     pub origin: PodOrigin,
     /// Fields that this version doesn't know, by place, where they may decide which node fits: nobody can say where such
     /// a pod may run.
     pub unknown: Vec<String>,
+    /// The known field that the first of them is probably meant to be.
+    pub meant: Option<&'static str>,
 }
 
 /// The scheduler that Tenon makes nodes for.

@@ -25,6 +25,18 @@ pub struct PersistentVolumeClaim {
     pub volume: Option<String>,
     /// `status.phase` is `Lost`, or another phase by its name.
     pub phase: String,
+    /// How many pods may use it at a time.
+    pub users: ClaimUsers,
+}
+
+/// How many pods may use a PersistentVolumeClaim at a time, by `spec.accessModes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum ClaimUsers {
+    /// Any number, wherever its volume can be.
+    #[default]
+    Many,
+    /// One: `ReadWriteOncePod`.
+    OnePod,
 }
 
 /// A PersistentVolume.

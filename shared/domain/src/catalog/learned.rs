@@ -411,6 +411,7 @@ mod tests {
             variant,
             boot_mode: None,
             created_at,
+            own_snapshots: BTreeMap::new(),
         }
     }
 }

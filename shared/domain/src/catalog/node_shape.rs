@@ -24,6 +24,9 @@ const EVICTION_MEMORY: EvictionThreshold = EvictionThreshold::Quantity(Quantity:
 const EVICTION_NODEFS: EvictionThreshold = EvictionThreshold::Share(PartsPerMillion(100_000));
 /// The assumed storage of a custom image without mappings.
 const CUSTOM_EPHEMERAL_STORAGE: u64 = 20 * GIB;
+/// The percentage of what its type promises that a Node has at least. The peer takes it in
+/// `pkg/controllers/nodeclaim/consistency/nodeshape.go`.
+pub const LEAST_PERCENT: u32 = 90;
 /// A GB in EC2's sizes of instance store disks.
 const DECIMAL_GB: u64 = 1_000_000_000;
 /// The kubelet's cpu, by cores: how many cores, and hundred-thousandths of them. The last takes the rest.
@@ -181,13 +184,24 @@ pub fn reported_storage(capacity: &ResourceList) -> Option<u64> {
     (bytes > 0).then_some(bytes)
 }
 
-/// Whether a node's `ephemeral-storage` is the host's disks, instead of a volume.
+/// The bytes of the host's disks where they are a node's `ephemeral-storage`, instead of a volume.
 #[must_use]
-pub const fn is_on_disks(facts: &InstanceTypeFacts, settings: &NodeSettings) -> bool {
-    matches!(
-        (settings.instance_store_policy, facts.instance_store, settings.ami_family.windows_build()),
-        (Some(InstanceStorePolicy::Raid0), Some(_), None)
-    )
+pub fn disk_storage(facts: &InstanceTypeFacts, settings: &NodeSettings) -> Option<u64> {
+    // The peer counts the disks of Windows' nodes too, though nothing there makes them the kubelet's: a pod that needs
+    // them would get node after node, and fit none.
+    match (settings.instance_store_policy, facts.instance_store, settings.ami_family.windows_build()) {
+        (Some(InstanceStorePolicy::Raid0), Some(disks), None) => {
+            Some(disks.total_gb.saturating_mul(DECIMAL_GB))
+        }
+        (Some(InstanceStorePolicy::Raid0) | None, Some(_) | None, Some(_) | None) => None,
+    }
+}
+
+/// The bytes of the volume that is a node's `ephemeral-storage` where the host's disks aren't.
+#[must_use]
+pub fn volume_storage(settings: &NodeSettings) -> u64 {
+    let (bytes, _) = volume(settings);
+    bytes
 }
 
 fn with_capacity(facts: &InstanceTypeFacts, settings: &NodeSettings, capacity: Amounts) -> NodeShape {
@@ -224,13 +238,10 @@ pub(super) fn estimated_memory_bytes(facts: &InstanceTypeFacts, settings: &NodeS
 }
 
 fn ephemeral_storage(facts: &InstanceTypeFacts, settings: &NodeSettings) -> (u64, Format) {
-    // The peer counts the disks of Windows' nodes too, though nothing there makes them the kubelet's: a pod that needs
-    // them would get node after node, and fit none.
-    if let (Some(InstanceStorePolicy::Raid0), Some(disks), None) =
-        (settings.instance_store_policy, facts.instance_store, settings.ami_family.windows_build())
-    {
-        return (disks.total_gb.saturating_mul(DECIMAL_GB), Format::DecimalSi);
-    }
+    disk_storage(facts, settings).map_or_else(|| volume(settings), |bytes| (bytes, Format::DecimalSi))
+}
+
+fn volume(settings: &NodeSettings) -> (u64, Format) {
     let devices = &settings.block_devices;
     let mapped = devices.iter().find(|device| device.root_volume).and_then(volume_size).or_else(|| {
         match settings.ami_family.ephemeral_device() {

@@ -11,8 +11,9 @@ use super::{Claim, RemovalReason};
 const FORCED_BEFORE: SignedDuration = SignedDuration::from_hours(24);
 
 crate::words! {
-    /// Its kind. The table has its word.
-    pub enum AnnouncementKind {
+    /// Its kind. The table has its word. What a later release heard is a change too: the node is replaced within its
+    /// budgets, and in time.
+    pub enum AnnouncementKind else ScheduledChange {
         /// AWS Health: the instance is retired, stopped or maintained.
         ScheduledChange,
         /// EC2: the spot instance is likely to be interrupted.

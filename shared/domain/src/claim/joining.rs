@@ -8,6 +8,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Claim, ClaimState, RemovalReason};
+use crate::wait::doubled;
 
 /// How long after its launch a Node must have joined. Source: kubernetes-sigs/karpenter
 /// `pkg/controllers/nodeclaim/lifecycle/liveness.go`.
@@ -67,6 +68,14 @@ impl Claim {
     }
 }
 
+/// What the Node of the claim that failed last lacked; `None` if it didn't join.
+#[must_use]
+pub fn lacked<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Option<&'a str> {
+    let failed = claims.into_iter().filter(|claim| claim.outcome() == Some(LaunchOutcome::Failed));
+    let last = failed.max_by(|a, b| (a.state.since(), &a.name).cmp(&(b.state.since(), &b.name)))?;
+    last.lacked.as_deref()
+}
+
 /// One round of a pool's claims.
 #[derive(Default)]
 struct LaunchRound {
@@ -97,8 +106,7 @@ pub fn joining<'a>(claims: impl IntoIterator<Item = &'a Claim>, now: Timestamp) 
     if rounds < FAILED_ROUNDS {
         return Joining::Fine;
     }
-    let factor = 1_i32.checked_shl(rounds - FAILED_ROUNDS).unwrap_or(i32::MAX);
-    let wait = FIRST_WAIT.checked_mul(factor).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
+    let wait = doubled(FIRST_WAIT, rounds - FAILED_ROUNDS, LONGEST_WAIT);
     let until = failed_at.saturating_add(wait).unwrap_or(Timestamp::MAX);
     if now < until {
         return Joining::Waits { rounds, until };
@@ -178,6 +186,23 @@ mod tests {
             ClaimEnd::Interrupted => terminated(RemovalReason::SpotInterrupted, at(made + 3)),
         };
         Claim { state, ..planned }
+    }
+
+    #[test]
+    fn what_the_last_failed_node_lacked_is_known_if_it_joined() {
+        let check = |of: &[(i64, ClaimEnd, Option<&str>)], expected: Option<&str>| {
+            let with = |(made, end, lacks): &(i64, ClaimEnd, Option<&str>)| Claim {
+                lacked: lacks.map(str::to_owned),
+                ..claim(*made, *end)
+            };
+            let claims: Vec<Claim> = of.iter().map(with).collect();
+            assert_eq!(lacked(&claims), expected);
+        };
+        let (first, second) = (Some("Node `a` isn't Ready"), Some("Node `b` isn't Ready"));
+        check(&[], None);
+        check(&[(0, ClaimEnd::Failed, first), (20, ClaimEnd::Failed, second)], second);
+        check(&[(0, ClaimEnd::Failed, first), (20, ClaimEnd::Joined, None)], first);
+        check(&[(0, ClaimEnd::Failed, first), (20, ClaimEnd::Failed, None)], None);
     }
 
     #[derive(Clone, Copy)]

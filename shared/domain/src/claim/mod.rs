@@ -5,6 +5,7 @@
 //! consolidation gives up.
 
 mod announced;
+mod drift;
 mod interrupted;
 pub mod joining;
 mod next_launch;
@@ -14,13 +15,14 @@ mod removal;
 mod terms;
 
 pub use announced::{AnnouncementKind, InstanceAnnouncement, RebalanceOrder, forced_at};
+pub use drift::{Drift, DriftReason, NO_LABEL};
 pub use interrupted::InterruptionOrder;
 pub use joining::LaunchOutcome;
 pub use next_launch::NextLaunch;
 pub use phase::{ClaimPhase, may_follow};
 pub use record::{
-    BINDING_WINDOW, Claim, ClaimState, CommandRole, Consolidatable, Drift, DriftReason, ImpossibleTransition,
-    LaunchFailure, LaunchedInstance, MinValuesState, NO_LABEL, PodsCounted,
+    BINDING_WINDOW, Claim, ClaimState, CommandRole, Consolidatable, ImpossibleTransition, LaunchFailure,
+    LaunchedInstance, MinValuesState, PodsCounted,
 };
 pub use removal::RemovalReason;
 pub use terms::Terms;

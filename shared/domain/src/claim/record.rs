@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::announced::InstanceAnnouncement;
+use super::drift::Drift;
 use super::phase::{ClaimPhase, may_follow};
 use super::removal::RemovalReason;
 use super::terms::Terms;
 use crate::catalog::CapacityType;
-use crate::class_hash::{ClassHash, PoolHash};
-use crate::digest::Digest;
+use crate::class_hash::{ClassHash, FieldDigests, PoolHash};
 use crate::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NodeClassName, NodeName, NodePoolName,
     SecurityGroupId, SubnetId, Zone,
@@ -34,6 +34,10 @@ pub struct Claim {
     pub class_hash: Option<ClassHash>,
     /// The hash of its pool's template at its launch; `None` for old claims.
     pub pool_hash: Option<PoolHash>,
+    /// Digests of the fields of its class at its launch; `None` for old claims.
+    pub class_fields: Option<FieldDigests>,
+    /// Digests of the fields of its pool's template at its launch; `None` for old claims.
+    pub pool_fields: Option<FieldDigests>,
     /// Its security groups at its launch; `None` for old claims.
     pub security_groups: Option<BTreeSet<SecurityGroupId>>,
     /// The launch that it shares with its equals.
@@ -62,12 +66,14 @@ pub struct Claim {
     pub requests: ResourceList,
     /// The `ephemeral-storage` that its Node reported, in bytes.
     pub storage: Option<u64>,
+    /// What its Node lacked, in a sentence, if its initialisation timed out.
+    pub lacked: Option<String>,
 }
 
 crate::words! {
     /// Whether a claim has its pool's `minValues`.
     #[derive(Default)]
-    pub enum MinValuesState {
+    pub enum MinValuesState else Relaxed {
         /// It has, or the pool has none.
         #[default]
         AsWritten,
@@ -156,7 +162,7 @@ pub enum ClaimState {
         node: Option<NodeName>,
         /// Why.
         reason: RemovalReason,
-        /// When the drain began.
+        /// When the drain began, or became an interruption's.
         at: Timestamp,
         /// When the instance is terminated, drained or not.
         deadline: Option<Timestamp>,
@@ -227,40 +233,6 @@ pub struct LaunchFailure {
     pub message: String,
 }
 
-impl Drift {
-    /// A digest of what a new claim has instead: another one is another drift, whose replacement may be had.
-    #[must_use]
-    pub fn target(&self) -> String {
-        Digest::of_texts([self.reason.as_str(), self.to.as_str()]).base36(TARGET_DIGITS)
-    }
-
-    /// What differs, in a sentence's end: "NodeClaim `x` drifted: …".
-    #[must_use]
-    pub fn words(&self) -> String {
-        let Self { from, to, .. } = self;
-        match self.reason {
-            DriftReason::NodePoolDrifted => {
-                format!("the template of its NodePool changed (hash `{from}`, now `{to}`)")
-            }
-            DriftReason::NodeClassDrift => format!("its EC2NodeClass changed (hash `{from}`, now `{to}`)"),
-            DriftReason::RequirementsDrifted => match from.strip_prefix(NO_LABEL) {
-                Some(key) => format!("its Node has no label `{key}`, its NodePool requires `{to}`"),
-                None => format!("its Node has `{from}`, its NodePool requires `{to}`"),
-            },
-            DriftReason::InstanceTypeNotFound => {
-                format!("it is a `{from}`, and its NodePool has {to}")
-            }
-            DriftReason::AmiDrift
-            | DriftReason::SecurityGroupDrift
-            | DriftReason::SubnetDrift
-            | DriftReason::CapacityReservationDrift
-            | DriftReason::PlacementGroupDrift => {
-                format!("it has `{from}`, its EC2NodeClass resolves to `{to}`")
-            }
-        }
-    }
-}
-
 /// Since when a claim's Node could go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Consolidatable {
@@ -268,49 +240,6 @@ pub struct Consolidatable {
     pub since: Timestamp,
     /// The digest of its pods that would move; `None` if there are none. Other pods begin the wait again.
     pub pods: Option<String>,
-}
-
-/// Digits of the digest of a drift's target.
-const TARGET_DIGITS: usize = 10;
-
-/// What a drift of requirements is from, before the key, where the Node hasn't the label at all.
-pub const NO_LABEL: &str = "no label ";
-
-/// The difference between a claim and a new one of its class.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drift {
-    /// Which part.
-    pub reason: DriftReason,
-    /// Since when it is known; orders replacement.
-    pub since: Timestamp,
-    /// The claim's value.
-    pub from: String,
-    /// The value of a new claim.
-    pub to: String,
-}
-
-crate::words! {
-    /// The drifted part, in the peer's words. The condition `Drifted` has its word.
-    pub enum DriftReason {
-        /// Its pool's template changed.
-        NodePoolDrifted,
-        /// Its Node's labels aren't what its pool requires.
-        RequirementsDrifted,
-        /// Its pool has its instance type no longer, or not as it is paid for in its zone.
-        InstanceTypeNotFound,
-        /// Its class changed.
-        NodeClassDrift,
-        /// The class selects other security groups.
-        SecurityGroupDrift,
-        /// The class resolves to another image.
-        AmiDrift = "AMIDrift",
-        /// The class doesn't select its subnet.
-        SubnetDrift,
-        /// The class doesn't select its reservation.
-        CapacityReservationDrift,
-        /// The class selects another placement group, or selects one only before or since the launch.
-        PlacementGroupDrift,
-    }
 }
 
 /// A step that the table of transitions doesn't have.
@@ -425,6 +354,8 @@ impl Claim {
             class,
             class_hash: None,
             pool_hash: None,
+            class_fields: None,
+            pool_fields: None,
             security_groups: None,
             launch,
             created_at,
@@ -439,6 +370,7 @@ impl Claim {
             labels: BTreeMap::new(),
             requests: ResourceList::new(),
             storage: None,
+            lacked: None,
         }
     }
 

@@ -3,8 +3,9 @@
 //! Decides the words. `lifecycle`, `interruption` and `disruption` decide when.
 
 crate::words! {
-    /// The reason of a claim's removal. Its word is stable.
-    pub enum RemovalReason {
+    /// The reason of a claim's removal. Its word is stable. Whatever a later release removes it for, it goes, and nothing is
+    /// judged by it: neither an image nor a budget.
+    pub enum RemovalReason else Deleted {
         /// It drifted and has been replaced.
         Drifted,
         /// No pod on it needed a place.

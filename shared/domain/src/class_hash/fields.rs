@@ -18,6 +18,18 @@ pub(super) fn spec(spec: &Value) -> u64 {
     structure(&SPEC, spec)
 }
 
+/// The hash of one field of `spec`, by its key; `None` if it isn't set.
+pub(super) fn one(spec: &Value, of: &str) -> Option<u64> {
+    let (_, key, kind, unset) = SPEC.fields.iter().find(|(_, key, _, _)| *key == of)?;
+    field(kind, unset, spec.get(*key).filter(|given| !given.is_null()))
+}
+
+/// The keys of the hashed fields of `spec`.
+#[cfg(test)]
+pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+    SPEC.fields.iter().map(|(_, key, _, _)| *key)
+}
+
 const SPEC: GoStruct = GoStruct {
     name: "EC2NodeClassSpec",
     fields: &[

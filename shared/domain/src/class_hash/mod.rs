@@ -17,10 +17,12 @@ use serde_json::Value;
 use crate::catalog::settings::AmiFamily;
 use crate::labels;
 
+mod digests;
 mod fields;
 mod fold;
 mod pool;
 
+pub use digests::{FieldDigests, ParseFieldDigestsError};
 pub use pool::PoolHash;
 
 /// What Karpenter calls this way of hashing; hashes of another version can't be compared with it.
@@ -33,9 +35,12 @@ pub const POOL_HASH_VERSION: &str = "v3";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassHash(u64);
 
-/// The hash of a class's manifest, without its cluster's part.
+/// The hash of a class's manifest, without its cluster's part, and digests of its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct SpecHash(u64);
+pub struct SpecHash {
+    hash: u64,
+    fields: [u16; digests::CLASS_FIELDS.len()],
+}
 
 impl SpecHash {
     /// Hashes `spec` and its resolved AMI family.
@@ -43,13 +48,25 @@ impl SpecHash {
     pub(crate) fn of(spec: &Value, family: AmiFamily) -> Self {
         let kubelet = kubelet_text(spec.get("kubelet"));
         let parts = [fields::spec(spec), fold::text(family.as_str()), fold::text(&kubelet)];
-        Self(fold::list(parts.into_iter()))
+        let hash_of = |name: &str| match name {
+            digests::AMI_FAMILY => Some(fold::text(family.as_str())),
+            digests::KUBELET => Some(fold::text(&kubelet)),
+            name => fields::one(spec, name),
+        };
+        let fields = digests::CLASS_FIELDS.map(|name| digests::short(hash_of(name)));
+        Self { hash: fold::list(parts.into_iter()), fields }
+    }
+
+    /// Digests of the fields.
+    #[must_use]
+    pub fn fields(self) -> FieldDigests {
+        FieldDigests::of(self.fields)
     }
 
     /// The class's hash in a cluster with this certificate authority (base64 of PEM).
     #[must_use]
     pub fn in_cluster(self, certificate_authority: &str) -> ClassHash {
-        ClassHash(fold::list([self.0, fold::text(certificate_authority)].into_iter()))
+        ClassHash(fold::list([self.hash, fold::text(certificate_authority)].into_iter()))
     }
 }
 

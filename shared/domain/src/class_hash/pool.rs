@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use jiff::SignedDuration;
 
-use super::{POOL_HASH_VERSION, fold};
+use super::{FieldDigests, POOL_HASH_VERSION, digests, fold};
 use crate::api::node_pool::{NodeClaimTemplate, NodeClassRef};
 use crate::labels;
 use crate::taint::Taint;
@@ -52,6 +52,23 @@ impl PoolHash {
             (labels::NODEPOOL_HASH, self.to_string()),
             (labels::NODEPOOL_HASH_VERSION, POOL_HASH_VERSION.to_owned()),
         ]
+    }
+}
+
+impl FieldDigests {
+    /// The digests of a template's hashed fields.
+    #[must_use]
+    pub fn of_template(template: &NodeClaimTemplate) -> Self {
+        let hashes = [
+            map(&template.labels),
+            map(&template.annotations),
+            taints(&template.taints),
+            taints(&template.startup_taints),
+            Some(class_ref(&template.node_class)),
+            template.termination_grace_period.map(|of| duration("Duration", of)),
+            template.expire_after.map(|of| duration("NillableDuration", of)),
+        ];
+        Self::of(hashes.map(digests::short))
     }
 }
 
@@ -108,12 +125,16 @@ mod tests {
     use super::*;
     use crate::manifest;
 
-    fn hash(template: &str) -> PoolHash {
+    fn read(template: &str) -> NodeClaimTemplate {
         let text = format!(
             "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: default}}, spec: {{template: {template}}}}}"
         );
         let read = manifest::read_files(&[("pool.yaml", &text)]).unwrap();
-        PoolHash::of(&read.manifests.node_pools[0].template)
+        read.manifests.node_pools[0].template.clone()
+    }
+
+    fn hash(template: &str) -> PoolHash {
+        PoolHash::of(&read(template))
     }
 
     const CLASS: &str =
@@ -147,6 +168,34 @@ mod tests {
         for template in other {
             assert!(seen.insert(hash(&template)), "{template}");
         }
+    }
+
+    #[test]
+    fn an_edit_is_named_by_its_fields() {
+        let plain = FieldDigests::of_template(&read(&format!("{{spec: {{{CLASS}}}}}")));
+        let check = |template: &str, expected: &[&str]| {
+            let edited = FieldDigests::of_template(&read(template));
+            assert_eq!(plain.changed_in_template(&edited), expected, "{template}");
+        };
+        check(&format!("{{spec: {{{CLASS}, expireAfter: 720h, taints: []}}}}"), &[]);
+        check(&format!("{{metadata: {{labels: {{team: a}}}}, spec: {{{CLASS}}}}}"), &["metadata.labels"]);
+        check(
+            &format!("{{metadata: {{annotations: {{team: a}}}}, spec: {{{CLASS}}}}}"),
+            &["metadata.annotations"],
+        );
+        check(&format!("{{spec: {{{CLASS}, taints: [{{key: a, effect: NoSchedule}}]}}}}"), &["spec.taints"]);
+        check(
+            &format!("{{spec: {{{CLASS}, startupTaints: [{{key: a, effect: NoSchedule}}]}}}}"),
+            &["spec.startupTaints"],
+        );
+        check(
+            &format!("{{spec: {{{CLASS}, expireAfter: Never, terminationGracePeriod: 30s}}}}"),
+            &["spec.terminationGracePeriod", "spec.expireAfter"],
+        );
+        check(
+            &format!("{{spec: {{{}}}}}", CLASS.replace("name: default", "name: other")),
+            &["spec.nodeClassRef"],
+        );
     }
 
     #[test]

@@ -219,3 +219,21 @@ fn a_hash_reads_back_from_its_annotation() {
     assert_eq!((text.as_str(), text.parse()), ("16252625489442106632", Ok(ClassHash(LEAST_HASH))));
     assert_eq!(version, ("karpenter.k8s.aws/ec2nodeclass-hash-version", "v6".to_owned()));
 }
+
+#[test]
+fn an_edit_of_a_class_is_named_by_its_fields() {
+    let fields = |manifest: &str| {
+        let [object]: [Value; 1] = manifest::objects("class.yaml", manifest).try_into().unwrap();
+        manifest::node_class_from_value(&object).unwrap().spec_hash.fields()
+    };
+    let check = |from: &str, to: &str, expected: &[&str]| {
+        let edited = fields(&PEERS.replacen(from, to, 1));
+        assert_eq!(fields(PEERS).changed_in_class(&edited), expected, "{to}");
+    };
+    check("subnet-0a", "subnet-0b", &[]);
+    check("tags: {", "tags: {team: a, ", &["tags"]);
+    check("httpTokens: optional", "httpTokens: required", &["metadataOptions"]);
+    check("role: role-1", "instanceProfile: nodes", &["role", "instanceProfile"]);
+    check("role: role-1", "role: role-1\n  kubelet: {maxPods: 20}", &["kubelet"]);
+    check("amiFamily: Custom", "amiFamily: AL2023", &["amiFamily"]);
+}

@@ -31,7 +31,7 @@ crate::words! {
     }
 
     /// A condition's status.
-    pub enum ConditionStatus {
+    pub enum ConditionStatus else Unknown {
         /// It holds.
         True,
         /// It doesn't.

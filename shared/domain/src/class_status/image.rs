@@ -5,6 +5,8 @@
 //!
 //! Invariant: a type without a suitable image launches with none.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use super::refused_image::RefusedImage;
@@ -89,6 +91,9 @@ pub struct ResolvedImage {
     pub boot_mode: Option<BootMode>,
     /// Its creation time.
     pub created_at: Timestamp,
+    /// The snapshots that the class names and the image itself has for that device, by device: EC2 takes them without
+    /// being asked, and without a right on them.
+    pub own_snapshots: BTreeMap<String, String>,
 }
 
 impl ResolvedImage {
@@ -102,8 +107,9 @@ impl ResolvedImage {
 }
 
 crate::words! {
-    /// Why a class rejects an image.
-    pub enum ImageFault {
+    /// Why a class rejects an image. A word of a later release counts as a refusal: the class doesn't launch the image, and
+    /// no instance may show the opposite. The message beside the word says why.
+    pub enum ImageFault else LaunchRefused {
         /// EC2 reports it in a state other than `available`.
         NotAvailable,
         /// Its owner deprecated it, and the class's policy rejects that.

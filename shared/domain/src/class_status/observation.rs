@@ -277,15 +277,14 @@ fn judge_unsupported(observation: &ClassObservation) -> Option<ConditionJudgemen
 fn judge_shifts(seen: &Seen<BTreeSet<ShiftedZone>>, subnets: &Seen<Vec<ClassSubnet>>) -> ConditionJudgement {
     let condition = ConditionType::ZonesInService;
     let Seen::Holds(shifted) = seen else { return judge_part(condition, seen) };
-    let concerned = |shifted: &&ShiftedZone| match subnets {
-        Seen::Holds(subnets) => subnets.iter().any(|subnet| subnet.zone_id == shifted.zone_id),
-        Seen::Refused { .. } | Seen::Unseen { .. } => true,
+    let told = |shifted: &ShiftedZone| match subnets {
+        Seen::Holds(subnets) => {
+            let in_zone = subnets.iter().find(|subnet| subnet.zone_id == shifted.zone_id)?;
+            Some(shifted.words(Some(&in_zone.zone)))
+        }
+        Seen::Refused { .. } | Seen::Unseen { .. } => Some(shifted.words(None)),
     };
-    let zones: Vec<String> = shifted
-        .iter()
-        .filter(concerned)
-        .map(|shifted| format!("`{}` {}", shifted.zone_id, shifted.end))
-        .collect();
+    let zones: Vec<String> = shifted.iter().filter_map(told).collect();
     if zones.is_empty() {
         return holds(condition);
     }

@@ -7,6 +7,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::id::ImageId;
+use crate::wait::{doubled, later};
 
 /// How long an image is passed over after the first refusal. Its owner shares it or a person subscribes to it within
 /// minutes, but each try makes nodes of the class drift to it.
@@ -15,6 +16,8 @@ const FIRST_HOLD: SignedDuration = SignedDuration::from_hours(1);
 const LONGEST_HOLD: SignedDuration = SignedDuration::from_hours(24);
 /// How long after the next try a refusal is remembered: EC2 has answered by then.
 const REMEMBERED_FOR: SignedDuration = SignedDuration::from_hours(1);
+/// How soon a refusal ends: the end is later than the refusal, though both may be seen at one time.
+const ENDS_WITHIN: SignedDuration = SignedDuration::from_secs(1);
 
 /// An image that EC2 refused to launch for a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,15 +57,19 @@ impl RefusedImage {
             return before.clone();
         }
         let times = before.map_or(0, |before| before.times).saturating_add(1);
-        let doublings = times.saturating_sub(1).min(8);
-        let hold = FIRST_HOLD.saturating_mul(2_i32.saturating_pow(doublings)).min(LONGEST_HOLD);
+        let hold = doubled(FIRST_HOLD, times.saturating_sub(1), LONGEST_HOLD);
         Self {
             id: id.clone(),
             message: message.to_owned(),
             times,
             refresh: refresh.map(str::to_owned),
-            until: at.saturating_add(hold).unwrap_or(at),
+            until: later(at, hold),
         }
+    }
+
+    /// Ends the time in which the class passes over the image. A further refusal is still one in a row.
+    pub fn end(&mut self, now: Timestamp) {
+        self.until = self.until.min(later(now, ENDS_WITHIN));
     }
 
     /// Whether the class passes over the image now.
@@ -104,5 +111,23 @@ mod tests {
         assert!(!refused.is_remembered(None, now.saturating_add(REMEMBERED_FOR).unwrap()));
         let asked_again = ImageRefusal { refresh: Some("1"), ..refusal(at(0)) };
         assert_eq!(RefusedImage::after(Some(&refused), &asked_again).times, 1);
+    }
+
+    #[test]
+    fn a_refusal_that_ended_is_not_told_again_and_the_next_one_is_the_second() {
+        let id: ImageId = "ami-1".parse().unwrap();
+        let second = |second| Timestamp::from_second(second).unwrap();
+        let refusal = |at| ImageRefusal { id: &id, message: "no", refresh: None, at: second(at) };
+        for seen in [0, 60] {
+            let mut refused = RefusedImage::after(None, &refusal(0));
+            refused.end(second(seen));
+            let ended = refused.clone();
+            refused.end(second(seen + 30));
+            assert_eq!(refused, ended, "seen twice");
+            assert!(!refused.holds(second(seen + 1)) && refused.is_remembered(None, second(seen + 1)));
+            assert_eq!(RefusedImage::after(Some(&refused), &refusal(0)), refused, "the same refusal");
+            let next = RefusedImage::after(Some(&refused), &refusal(90));
+            assert_eq!((next.times, next.holds(second(91))), (2, true));
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Decides the messages for values of a wrong type, and what happens to unknown fields: it notes each of them with the
 //! rule of its place ([`UnknownFields`]). It knows no kind of object. A struct of [`unread_fields`] has a rule of its
-//! own: in files, its unknown fields are named unless they are listed there.
+//! own: in files, its unknown fields are named or told unless they are listed there.
 //!
 //! serde stops at the first error. To report all errors of an object at once, the reader drops the wrong value and
 //! reads the type again. A field that is missing only because a part of it was wrong isn't reported.
@@ -20,7 +20,7 @@ use serde_json::Value;
 pub(super) use super::place::{
     ManifestContext, ManifestSource, Place, UnknownField, UnknownFields, write_key,
 };
-use super::unread::unread_fields;
+use super::unread::{UnreadFields, unread_fields};
 use crate::requirement::hints::nearest;
 
 /// Separates a message from its remedy, because serde's custom errors carry one text.
@@ -337,7 +337,7 @@ pub(super) fn not_a_word(text: &str, kind: &str, words: &[&str]) -> String {
 struct TypeFields {
     known: &'static [&'static str],
     /// [`unread_fields`]; `None` if the rule of the place holds for all others.
-    unread: Option<&'static [&'static str]>,
+    unread: Option<UnreadFields>,
 }
 
 impl TypeFields {
@@ -346,7 +346,7 @@ impl TypeFields {
     fn fate(&self, at: &At<'_, '_>, key: &str) -> UnknownFields {
         let in_file = at.place.context.source == ManifestSource::File;
         match self.unread {
-            Some(unread) if in_file && !unread.contains(&key) => UnknownFields::Named,
+            Some(unread) if in_file && !unread.fields.contains(&key) => unread.others,
             Some(_) | None => at.strangers,
         }
     }
@@ -380,7 +380,8 @@ impl<'de> MapAccess<'de> for MapFields<'_, 'de> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Wrong> {
         let (key, value) = self.next.take().ok_or_else(|| de::Error::custom("a value without a key"))?;
         let TypeFields { known, unread } = self.fields;
-        let mut child = At { known, unread: unread.unwrap_or_default(), ..self.at.key(key, value) };
+        let unread_here = unread.map_or(&[][..], |unread| unread.fields);
+        let mut child = At { known, unread: unread_here, ..self.at.key(key, value) };
         if unread.is_some() && !known.contains(&key.as_str()) {
             child.strangers = self.fields.fate(&self.at, key);
         }

@@ -1,6 +1,7 @@
 //! What files count as, and what they are warned of.
 
 use super::*;
+use crate::api::storage::ClaimUsers;
 
 fn warned(text: &str) -> (ReadManifests, Vec<String>) {
     let read = read_files(&[("a.yaml", text)]).unwrap_or_else(|errors| panic!("{text}: {errors}"));
@@ -78,7 +79,9 @@ fn a_stateful_set_counts_from_its_first_ordinal() {
 fn typos_in_a_pods_spec_and_containers_are_warned_of_and_named() {
     let check = |text: &str, field: &str, remedy: &str| {
         let (read, warnings) = warned(text);
-        assert_eq!(read.manifests.pods[0].shape.unknown, [field], "{text}");
+        let shape = &read.manifests.pods[0].shape;
+        assert_eq!(shape.unknown, [field], "{text}");
+        assert_eq!(shape.meant, remedy.split('`').nth(1), "{text}");
         assert_eq!(read.warnings[0].remedy, remedy, "{warnings:?}");
     };
     let beside = |field: &str| pod(&format!("{{containers: [{{name: a}}], {field}}}"));
@@ -91,6 +94,48 @@ fn typos_in_a_pods_spec_and_containers_are_warned_of_and_named() {
                     {metadata: {labels: {a: b}}, spec: {containers: [{name: a}], nodeSelectr: {a: b}}}}\n";
     let (read, _) = warned(template);
     assert_eq!(read.manifests.workloads[0].template.unknown, ["spec.template.spec.nodeSelectr"]);
+}
+
+#[test]
+fn typos_in_a_controllers_own_spec_are_warned_of_and_its_pods_stay() {
+    let check = |head: &str, typo: &str, expected: &[&str]| {
+        let template = "selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a}]}}";
+        let text = format!("{head}metadata: {{name: a}}\nspec: {{{typo}, {template}}}\n");
+        let (read, warnings) = warned(&text);
+        let told: Vec<&str> = read.warnings.iter().map(|one| one.remedy.as_str()).collect();
+        assert_eq!(told, expected, "{text}: {warnings:?}");
+        let templates = read.manifests.workloads.iter().map(|workload| &workload.template);
+        let mut all = templates.chain(read.manifests.daemon_sets.iter().map(|set| &set.template));
+        assert!(all.all(|template| template.unknown.is_empty()), "{text}");
+    };
+    for kind in ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"] {
+        let head = format!("apiVersion: apps/v1\nkind: {kind}\n");
+        check(&head, "replcias: 3", &["did you mean `replicas`?"]);
+        check(&head, "minReadySecond: 3", &["did you mean `minReadySeconds`?"]);
+        check(&head, "minReadySeconds: 3, revisionHistoryLimit: 1", &[]);
+    }
+    let job = "apiVersion: batch/v1\nkind: Job\n";
+    check(job, "paralellism: 3", &["did you mean `parallelism`?"]);
+    check(job, "backoffLimit: 3, ttlSecondsAfterFinished: 60, completionMode: Indexed", &[]);
+    let cron = "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: a}\nspec: {schedule: '* * * * *', jobTemplate: {spec: \
+                {completion: 2, template: {spec: {containers: [{name: a}]}}}}}\n";
+    let (read, _) = warned(cron);
+    assert_eq!(read.warnings[0].field, "spec.jobTemplate.spec.completion");
+    assert_eq!(read.warnings[0].message, "unknown field, so ignored");
+}
+
+#[test]
+fn a_claim_with_an_access_mode_for_one_pod_has_one_user() {
+    let check = |modes: &str, expected: ClaimUsers| {
+        let text = format!(
+            "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{name: data}}\nspec: {{{modes}}}\n"
+        );
+        assert_eq!(warned(&text).0.manifests.persistent_volume_claims[0].users, expected, "{modes}");
+    };
+    check("accessModes: [ReadWriteOncePod]", ClaimUsers::OnePod);
+    check("accessModes: [ReadWriteOnce]", ClaimUsers::Many);
+    check("accessModes: [ReadWriteMany, ReadWriteOncePod]", ClaimUsers::OnePod);
+    check("", ClaimUsers::Many);
 }
 
 #[test]

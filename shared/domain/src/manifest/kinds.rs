@@ -168,20 +168,20 @@ fn read_item(at: At<'_, '_>, kind: Option<&str>, into: &mut Collected) {
 }
 
 /// Reads one object of a file. Unknown fields are errors in Karpenter's kinds; in pods, those that may affect placement
-/// get a warning. `listed` is the kind that a typed list gives its items.
+/// get a warning, and so do those of a controller's `spec`. `listed` is the kind that a typed list gives its items.
 pub(super) fn read_strictly(at: At<'_, '_>, listed: Option<&str>) -> Option<ManifestObject> {
     let kind = kind_of(at, listed)?;
     let read = read_kind(at, &kind);
     let ours = ["NodePool", "NodeClaim", "EC2NodeClass"].contains(&kind.as_str());
     let strangers = at.place.context().strangers.take();
     let told = strangers.iter().filter(|(_, stranger)| match stranger.fate {
-        UnknownFields::Named => true,
+        UnknownFields::Named | UnknownFields::Told => true,
         UnknownFields::Dropped => ours && !SERVERS.iter().any(|field| stranger.pointer.ends_with(field)),
         UnknownFields::Kept => false,
     });
-    for (field, UnknownField { pointer, known, unread, .. }) in told {
-        let name = pointer.rsplit('/').next().unwrap_or_default();
-        let remedy = match nearest(name, known.iter().chain(*unread).copied()) {
+    for (field, stranger) in told {
+        let UnknownField { pointer: _, known, unread, fate } = stranger;
+        let remedy = match stranger.nearest() {
             Some(near) => format!("did you mean `{near}`?"),
             // Forty names say nothing.
             None if !unread.is_empty() => "leave it out".to_owned(),
@@ -190,11 +190,13 @@ pub(super) fn read_strictly(at: At<'_, '_>, listed: Option<&str>) -> Option<Mani
         if ours {
             at.place.context().report(field, "unknown field", remedy);
         } else {
-            at.place.context().caution(
-                field,
-                "unknown field that may affect placement: pods with it get no node",
-                remedy,
-            );
+            let message = match fate {
+                UnknownFields::Told => "unknown field, so ignored",
+                UnknownFields::Named | UnknownFields::Dropped | UnknownFields::Kept => {
+                    "unknown field that may affect placement: pods with it get no node"
+                }
+            };
+            at.place.context().caution(field, message, remedy);
         }
     }
     read

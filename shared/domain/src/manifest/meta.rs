@@ -77,6 +77,8 @@ pub(super) struct Metadata {
 /// One of `ownerReferences`.
 #[derive(Debug, Deserialize)]
 struct OwnerFields {
+    #[serde(default, rename = "apiVersion")]
+    api_version: String,
     #[serde(deserialize_with = "text")]
     kind: String,
     #[serde(deserialize_with = "text")]
@@ -88,7 +90,12 @@ struct OwnerFields {
 }
 
 impl From<KeepUnknown<OwnerFields>> for OwnerReference {
-    fn from(KeepUnknown(OwnerFields { kind, name, uid, controller }): KeepUnknown<OwnerFields>) -> Self {
+    fn from(KeepUnknown(owner): KeepUnknown<OwnerFields>) -> Self {
+        let OwnerFields { api_version, kind, name, uid, controller } = owner;
+        let kind = match api_version.split_once('/') {
+            Some((group, _)) if kind == "Node" => format!("{kind}.{group}"),
+            Some(_) | None => kind,
+        };
         Self { kind, name, uid, role: if controller { OwnerRole::Controller } else { OwnerRole::Owner } }
     }
 }

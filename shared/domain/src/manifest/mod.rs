@@ -8,7 +8,7 @@
 //! Files are read strictly. A reading reports all errors at once, each with its place and a remedy. Unknown fields are
 //! errors in Karpenter's kinds. Objects of an API server stay readable: unknown fields of Karpenter's specs are named on
 //! the object. Unknown fields of pods' placement are named on the pods in both, with a warning in files: a cluster may
-//! be newer than this program. All others are ignored.
+//! be newer than this program. Those of a controller's own spec get a warning in files. All others are ignored.
 //!
 //! Invariants: the API server's defaults are filled in; equal pods share one shape; objects of files are ordered by
 //! namespace and name, whatever the order of the files; the last of two objects of one name counts.
@@ -214,6 +214,12 @@ pub(crate) fn document(text: &str) -> Result<Value, String> {
         (document, None) => Ok(document.map_or(Value::Null, |document| document.value)),
         (_, Some(_)) => Err("it is more than one document; write one".to_owned()),
     }
+}
+
+/// The line of a field of a text's first document, or of what is around it: `place` is as in `steps[3].run`.
+#[must_use]
+pub fn line_of(text: &str, place: &str) -> Option<u32> {
+    yaml::parse("", text).documents.first()?.lines.of(place)
 }
 
 /// The objects of a text as `kubectl` would send them, with Lists split into their items. Skips documents with syntax

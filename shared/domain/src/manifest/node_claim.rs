@@ -2,11 +2,12 @@
 //!
 //! Decides the same as for a NodePool's template, except that a NodeClaim carries the labels that Karpenter sets.
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
 use super::decode::{At, KeepUnknown, NameUnknown, told};
-use super::fields::{Lapse, PlainDuration};
+use super::fields::{Lapse, PlainDuration, time};
 use super::meta::{KindScope, ObjectFields};
 use super::node_pool::NodeClaimSpec;
 use super::requirements::{RequirementEntry, RequirementsOwner};
@@ -41,6 +42,8 @@ struct NodeClaimStatusFields {
     #[serde(rename = "providerID")]
     provider_id: Option<ProviderId>,
     node_name: Option<String>,
+    #[serde(deserialize_with = "time")]
+    last_pod_event_time: Option<Timestamp>,
 }
 
 impl<'de> Deserialize<'de> for ProviderId {
@@ -78,6 +81,7 @@ pub(super) fn read_node_claim(at: At<'_, '_>) -> Option<NodeClaimObject> {
         requests: written.resources.requests,
         provider_id: status.provider_id,
         node_name: status.node_name,
+        last_pod_event: status.last_pod_event_time,
         unknown: Vec::new(),
     })
 }

@@ -17,7 +17,7 @@ use crate::api::node_pool::{
 };
 use crate::budget::{Budget, BudgetError, BudgetNodes, DisruptionReason};
 use crate::id::NodePoolName;
-use crate::labels::BUDGET_TIME_ZONE;
+use crate::labels::{BUDGET_TIME_ZONE, PAUSE_DISRUPTION};
 use crate::pool_annotations::budget_time_zone;
 use crate::resources::{ResourceList, ResourceName};
 use crate::taint::Taint;
@@ -112,6 +112,14 @@ pub(super) fn read_node_pool(at: At<'_, '_>) -> Option<NodePool> {
         for budget in &mut disruption.budgets {
             budget.window = budget.window.take().map(|window| window.in_zone(zone.clone()));
         }
+    }
+    let pause = meta.annotations.get(PAUSE_DISRUPTION).map(String::as_str);
+    if let Some(written) = pause.filter(|written| !matches!(*written, "true" | "false")) {
+        let metadata = at.place.key("metadata");
+        metadata.key("annotations").warn(
+            format!("annotation `{PAUSE_DISRUPTION}` is `{written}`; write `true` or `false`"),
+            "any value but `false` pauses voluntary disruption",
+        );
     }
     Some(NodePool {
         name: NodePoolName::parse(meta.name.clone()).ok()?,

@@ -11,6 +11,7 @@ use super::error::ObjectProblem;
 use super::priority::Priorities;
 use super::shapes::ReadShapes;
 use super::yaml::YamlLines;
+use crate::requirement::hints::nearest;
 
 /// What happens to unknown fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub(super) enum UnknownFields {
     Kept,
     /// They are kept and named.
     Named,
+    /// They are dropped, with a warning.
+    Told,
 }
 
 /// A field that its type doesn't know.
@@ -34,6 +37,14 @@ pub(super) struct UnknownField {
     pub(super) unread: &'static [&'static str],
     /// What happens to it.
     pub(super) fate: UnknownFields,
+}
+
+impl UnknownField {
+    /// The known field that it is probably meant to be.
+    pub(super) fn nearest(&self) -> Option<&'static str> {
+        let name = self.pointer.rsplit('/').next().unwrap_or_default();
+        nearest(name, self.known.iter().chain(self.unread).copied())
+    }
 }
 
 /// The origin of the objects.
@@ -81,6 +92,13 @@ impl ManifestContext {
         let strangers = self.strangers.borrow();
         let named = strangers.iter().filter(|(_, stranger)| stranger.fate == UnknownFields::Named);
         named.map(|(place, _)| place.clone()).collect()
+    }
+
+    /// The known field that the first of them is probably meant to be.
+    pub(super) fn meant(&self) -> Option<&'static str> {
+        let strangers = self.strangers.borrow();
+        let mut named = strangers.values().filter(|stranger| stranger.fate == UnknownFields::Named);
+        named.next().and_then(UnknownField::nearest)
     }
 
     /// The warnings of the object, as sentences.

@@ -3,8 +3,9 @@
 //! Decides a pod's needs of its node, with the API server's defaults, and which fields may affect placement: below
 //! [`NameUnknown`] an unknown field is named; directly in a pod's `spec` and in a container, [`super::unread`] decides;
 //! elsewhere it is ignored. [`PodResources`] sums the containers' requests, and [`super::priority`] knows the priority
-//! classes. [`refused`] has what only the API server refuses.
+//! classes. [`allocated`] has what a node reserves during a resize, [`refused`] what only the API server refuses.
 
+mod allocated;
 mod refused;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,12 +14,14 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
+use allocated::{AllocatedResources, ResizeVerdict};
+
 use super::affinity::Affinity;
 use super::decode::{At, KeepUnknown, ManifestSource, NameUnknown, Place, Whole, told};
 use super::fields::{MOST, WIDEST, labels, text, time, within};
 use super::meta::{KindScope, ObjectFields};
 use super::priority::Completeness;
-use crate::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
+use crate::api::meta::{ObjectMeta, OwnerReference, OwnerRole, is_kubernetes_node};
 use crate::api::pod::{
     DEFAULT_SCHEDULER, DoNotDisrupt, HostPort, Pod, PodOrigin, PodPhase, PodShape, PodVolume, Readiness,
     SchedulingVerdict, TopologySpreadConstraint, WhenUnsatisfiable,
@@ -26,7 +29,7 @@ use crate::api::pod::{
 use crate::digest::Digest;
 use crate::id::{NamespacedName, NodeName, ParseIdError, Uid};
 use crate::labels::DO_NOT_DISRUPT;
-use crate::resources::{ContainerResources, InitContainer, InitRestart, PodResources, ResourceList};
+use crate::resources::{InitContainer, InitRestart, PodResources, ResourceList};
 use crate::taint::{TaintEffect, Toleration, TolerationOperator};
 
 /// Kubernetes' default of `terminationGracePeriodSeconds`.
@@ -243,8 +246,10 @@ pub(super) fn read_pod(at: At<'_, '_>) -> Option<Pod> {
     let started_at = status.start_time;
     let scheduled = status.condition("PodScheduled").filter(|scheduled| scheduled.status == "True");
     let bound_at = scheduled.and_then(|scheduled| scheduled.last_transition_time);
+    let resize = status.resize();
     let statuses = status.container_statuses.into_iter().chain(status.init_container_statuses);
     let allocated = AllocatedResources {
+        resize,
         containers: statuses
             .map(|status| (status.name, status.allocated_resources.max(&status.resources.requests)))
             .collect(),
@@ -252,6 +257,7 @@ pub(super) fn read_pod(at: At<'_, '_>) -> Option<Pod> {
     };
     let mut shape = spec.into_shape(&place, &meta, PodSurroundings { owner, allocated });
     shape.unknown = at.place.context().named();
+    shape.meant = at.place.context().meant();
     let uid = meta.uid.clone().or_else(|| pod_uid(&meta.namespace, &meta.name).ok())?;
     let pod = Pod {
         name: NamespacedName { namespace: meta.namespace, name: meta.name },
@@ -295,6 +301,13 @@ impl PodStatus {
         self.conditions.iter().find(|condition| condition.kind == kind)
     }
 
+    fn resize(&self) -> ResizeVerdict {
+        match self.condition("PodResizePending") {
+            Some(pending) if pending.reason == "Infeasible" => ResizeVerdict::Infeasible,
+            Some(_) | None => ResizeVerdict::Open,
+        }
+    }
+
     fn verdict(&self, node: Option<&NodeName>) -> SchedulingVerdict {
         if node.is_some() {
             return SchedulingVerdict::None;
@@ -319,13 +332,11 @@ pub(super) struct PodSurroundings {
     pub(super) allocated: AllocatedResources,
 }
 
-/// What a node reserves for a pod: more than the requests while it is being resized. kube-scheduler counts the most.
-#[derive(Debug, Default)]
-pub(super) struct AllocatedResources {
-    /// By container.
-    containers: BTreeMap<String, ResourceList>,
-    /// For the pod as a whole.
-    pod: ResourceList,
+/// The kubelet owns the mirror of a static pod by its Node, and annotates it.
+fn origin(meta: &ObjectMeta) -> PodOrigin {
+    // The kind of a Node of another API group has its group's name.
+    let of_node = meta.owners.iter().any(|owner| is_kubernetes_node("v1", &owner.kind));
+    if of_node || meta.annotations.contains_key(STATIC_POD) { PodOrigin::Static } else { PodOrigin::Api }
 }
 
 impl PodSpec {
@@ -360,11 +371,7 @@ impl PodSpec {
             do_not_disrupt: DoNotDisrupt::parse(meta.annotations.get(DO_NOT_DISRUPT).map(String::as_str)),
             deletion_cost: meta.annotations.get(DELETION_COST).and_then(|c| c.parse().ok()).unwrap_or(0),
             termination_grace_seconds: self.termination_grace_period_seconds.unwrap_or(GRACE_SECONDS),
-            origin: if meta.annotations.contains_key(STATIC_POD) {
-                PodOrigin::Static
-            } else {
-                PodOrigin::Api
-            },
+            origin: origin(meta),
             topology_spread: self.topology_spread_constraints.0,
             ..PodShape::default()
         };
@@ -417,13 +424,7 @@ impl PodSpec {
     }
 
     fn all_resources(&self, allocated: &AllocatedResources) -> PodResources {
-        let resources =
-            |resources: &ContainerResourceFields, allocated: Option<&ResourceList>| ContainerResources {
-                requests: resources.requests.clone(),
-                limits: resources.limits.clone(),
-                allocated: allocated.cloned().unwrap_or_default(),
-            };
-        let container = |of: &Container| resources(&of.resources.0, allocated.containers.get(&of.name));
+        let container = |of: &Container| allocated.of(&of.resources.0, allocated.containers.get(&of.name));
         let init = |of: &Container| InitContainer {
             resources: container(of),
             restart: if of.is_sidecar() { InitRestart::Always } else { InitRestart::OnCompletion },
@@ -432,7 +433,7 @@ impl PodSpec {
             containers: self.containers.iter().map(container).collect(),
             init_containers: self.init_containers.iter().map(init).collect(),
             overhead: self.overhead.clone(),
-            pod_level: self.resources.as_ref().map(|level| resources(&level.0, Some(&allocated.pod))),
+            pod_level: self.resources.as_ref().map(|level| allocated.of(&level.0, Some(&allocated.pod))),
         }
     }
 

@@ -10,16 +10,20 @@ use super::meta::{KindScope, Metadata, ObjectFields, Unread};
 use super::selector::NodeSelector;
 use crate::api::pod::NodeSelectorTerm;
 use crate::api::storage::{
-    CsiNode, EBS_DRIVER, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
+    ClaimUsers, CsiNode, EBS_DRIVER, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment,
     VolumeBinding,
 };
 use crate::requirement::Requirement;
+
+/// The access mode of claims for one pod at a time.
+const FOR_ONE_POD: &str = "ReadWriteOncePod";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct VolumeClaimSpec {
     storage_class_name: Option<String>,
     volume_name: String,
+    access_modes: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -121,7 +125,9 @@ struct AttachmentSource {
 pub(super) fn read_persistent_volume_claim(at: At<'_, '_>) -> Option<PersistentVolumeClaim> {
     let form: ObjectFields<VolumeClaimSpec, VolumePhase> = at.read()?;
     let spec = form.spec.unwrap_or_default();
+    let for_one_pod = spec.access_modes.iter().any(|mode| mode == FOR_ONE_POD);
     Some(PersistentVolumeClaim {
+        users: if for_one_pod { ClaimUsers::OnePod } else { ClaimUsers::Many },
         storage_class: spec.storage_class_name,
         volume: Some(spec.volume_name).filter(|name| !name.is_empty()),
         phase: form.status.and_then(|status| status.phase).unwrap_or_else(|| "Pending".to_owned()),

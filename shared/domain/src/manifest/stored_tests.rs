@@ -182,6 +182,25 @@ fn what_a_file_gets_a_warning_for_is_named_on_the_object_of_a_cluster() {
 }
 
 #[test]
+fn a_pause_that_is_neither_true_nor_false_pauses_and_is_told() {
+    let check = |value: &str, told: bool| {
+        let pool = with(&pool(), "/metadata/annotations", json!({"tenon.dev/pause-disruption": value}));
+        let ManifestObject::NodePool(read) = stored(&pool) else { panic!("{pool}") };
+        let expected = format!(
+            "metadata.annotations: annotation `tenon.dev/pause-disruption` is `{value}`; write `true` or `false` (any value \
+             but `false` pauses voluntary disruption)"
+        );
+        assert_eq!(read.warnings, if told { vec![expected] } else { Vec::new() });
+        assert_eq!(read.is_paused(), value != "false");
+    };
+    check("true", false);
+    check("false", false);
+    for value in ["yes", "no", "0", ""] {
+        check(value, true);
+    }
+}
+
+#[test]
 fn nothing_is_kept_but_what_is_read() {
     let kept = |kind: &str, mut value: Value| {
         keep(kind, &mut value);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::api::node_class::{InstanceProfile, NodeIdentity, PlacementGroupSelector, SubnetSelectorTerm};
-use crate::api::pod::{DoNotDisrupt, PodVolume};
+use crate::api::pod::{DoNotDisrupt, PodOrigin, PodVolume};
 use crate::catalog::AmiFamily;
 use crate::catalog::settings::{ConnectionTracking, InterfaceType, NestedVirtualization};
 use crate::resources::ResourceName;
@@ -111,6 +111,22 @@ fn a_typo_in_an_operator() {
            `Exists`, `DoesNotExist`, `Gt`, `Lt`, `Gte`, `Lte` (did you mean `Gt`?)",
         ],
     );
+}
+
+#[test]
+fn the_kubelets_own_pods_are_static() {
+    let check = |metadata: &str, expected: PodOrigin| {
+        let text = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: a, {metadata}}}\nspec: {{containers: [{{name: a}}]}}\n"
+        );
+        assert_eq!(read(&text).manifests.pods[0].shape.origin, expected, "{metadata}");
+    };
+    let owned =
+        |api: &str, kind: &str| format!("ownerReferences: [{{apiVersion: {api}, kind: {kind}, name: b}}]");
+    check("annotations: {kubernetes.io/config.mirror: x}", PodOrigin::Static);
+    check(&owned("v1", "Node"), PodOrigin::Static);
+    check(&owned("longhorn.io/v1beta2", "Node"), PodOrigin::Api);
+    check(&owned("apps/v1", "ReplicaSet"), PodOrigin::Api);
 }
 
 #[test]

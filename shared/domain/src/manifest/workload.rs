@@ -16,9 +16,10 @@ use crate::api::meta::{ObjectMeta, OwnerReference, OwnerRole};
 use crate::api::pod::{LabelSelector, PodShape, PodVolume};
 use crate::api::workload::{DaemonSet, Workload, WorkloadKind};
 
-/// `spec` of a controller. A Job has other counts than a Deployment, and a CronJob contains a Job.
+/// `spec` of a controller. A Job has other counts than a Deployment, and a CronJob contains a Job. Its serde name is
+/// [`super::unread::CONTROLLER`].
 #[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, rename = "tenon:controller spec", rename_all = "camelCase")]
 pub(super) struct ControllerSpec {
     #[serde(rename = "selector")]
     _selector: Whole,
@@ -250,6 +251,7 @@ fn share(at: At<'_, '_>, mut shape: PodShape) -> Arc<PodShape> {
     // The controller's pods come from its template. A server also has the pods themselves.
     if at.place.context().source == ManifestSource::File {
         shape.unknown = at.place.context().named();
+        shape.meant = at.place.context().meant();
     }
     at.place.context().shapes.borrow_mut().intern(shape)
 }

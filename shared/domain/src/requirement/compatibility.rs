@@ -39,6 +39,17 @@ pub enum Conflict {
     },
 }
 
+impl Conflict {
+    /// The label's key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Undefined { key, .. } => key,
+            Self::NoCommonValue { pod, .. } => pod.key(),
+        }
+    }
+}
+
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

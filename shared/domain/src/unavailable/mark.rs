@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::digest::Digest;
 use crate::id::{ClusterName, LaunchId};
 use crate::unavailable::key::{UnavailableKey, WantedOffering};
+use crate::wait::doubled;
 
 /// The hold after the first refusal. Capacity that is short for a moment is back by then, and the next-best offering
 /// costs little for so long.
@@ -353,8 +354,7 @@ fn counted(refusal: &Refusal<'_>) -> Option<u32> {
 
 /// How long the refusal of that count holds, without jitter.
 fn hold(count: u32) -> SignedDuration {
-    let doublings = count.saturating_sub(1);
-    FIRST_HOLD.saturating_mul(2_i32.saturating_pow(doublings)).min(MOST_HOLD)
+    doubled(FIRST_HOLD, count.saturating_sub(1), MOST_HOLD)
 }
 
 fn after(at: Timestamp, by: SignedDuration) -> Timestamp {

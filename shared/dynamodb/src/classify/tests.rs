@@ -221,12 +221,16 @@ async fn a_batch_that_came_in_part_is_an_error() {
 }
 
 #[tokio::test]
-async fn nothing_is_tried_twice() {
+async fn a_commit_is_tried_once_and_a_read_again() {
     for (status, body) in [(500, error("InternalServerError", "x")), (400, error("ThrottlingException", "x"))]
     {
-        let http = FakeDynamoHttp::new([(status, body), (200, json!({}))]);
+        let fresh = || FakeDynamoHttp::new([(status, body.clone()), (200, json!({}))]);
+        let http = fresh();
         table(http.clone()).commit(&single()).await.unwrap_err();
         assert_eq!(http.requests().len(), 1, "{status}");
+        let http = fresh();
+        assert!(table(http.clone()).get(&key("A"), Consistency::Strong).await.unwrap().is_none());
+        assert_eq!(http.requests().len(), 2, "{status}");
     }
 }
 

@@ -184,8 +184,15 @@ pub struct RunInstancesProbe {
     pub version: String,
     /// The override to try.
     pub with: FleetOverride,
+    /// How the instance would be paid for: a template with tags for spot requests is for spot alone.
+    pub capacity_type: TargetCapacityType,
     /// The instances' and volumes' tags.
     pub tags: FleetTags,
+    /// The template's tags of network interfaces. Condition keys such as `aws:RequestTag` look at the request, and AWS
+    /// doesn't say whether its tags stand beside the template's or take their place, so it repeats them.
+    pub network_interface_tags: Tags,
+    /// The template's tags of the spot request; none on demand.
+    pub spot_request_tags: Tags,
     /// The template's metadata options. Condition keys such as `ec2:MetadataHttpTokens` look at the request.
     pub metadata_options: Option<InstanceMetadataOptions>,
     /// The template's network interfaces: EC2 takes no subnet beside them.

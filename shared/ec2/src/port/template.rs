@@ -148,6 +148,8 @@ pub struct LaunchTemplateData {
     pub nested_virtualization: Option<NestedVirtualization>,
     /// Tags for network interfaces.
     pub network_interface_tags: Tags,
+    /// Tags for spot requests. Only spot launches may use a template that has some.
+    pub spot_request_tags: Tags,
     /// Its preference for capacity reservations.
     pub reservations: Option<ReservationPreference>,
     /// Its placement group.

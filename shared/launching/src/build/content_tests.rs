@@ -272,6 +272,7 @@ fn a_template_that_is_there_is_not_written_again_and_records_are_numbered() {
         assert!(!written(name).contains(&template));
         let records = written(name).into_iter().filter(|key| key.starts_with("JOURNAL#prod#claim#"));
         let places: Vec<String> = records.map(|key| key.split_once('/').unwrap().1.to_owned()).collect();
-        assert_eq!(places, ["1970-01-01T00:00:00.000Z#00000007#0", "1970-01-01T00:00:00.000Z#00000007#1"]);
+        let place = |n: usize| format!("1970-01-01T00:00:00.000Z#00000007#{n}#REVISION");
+        assert_eq!(places, [place(0), place(1)]);
     });
 }

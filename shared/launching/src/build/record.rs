@@ -1,6 +1,6 @@
-//! The journal's record of a planned claim.
+//! The journal's records of a planned claim, and of pods that join one.
 //!
-//! Decides its message and details, and how many names it spells out. It doesn't number the record: its commit does.
+//! Decides their messages and details, and how many names they spell out. It doesn't number them: their commit does.
 //!
 //! Invariant: a record's size doesn't grow with its claim's pods.
 
@@ -8,9 +8,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use tenon_domain::catalog::{Availability, Offering, Unavailability, find_option};
+use tenon_domain::claim::Claim;
 use tenon_domain::id::{InstanceType, NodeName};
 use tenon_domain::journal::{Decision, JournalRecord, Subject, SubjectKind};
 use tenon_domain::launch::{CountedPod, Launch, LaunchCause};
+use tenon_domain::money::Currency;
 use tenon_domain::report::counted;
 use tenon_planning::provision::PlannedClaim;
 
@@ -73,11 +75,14 @@ pub(super) fn record(
         .detail("capacity_type", fleet.capacity_type)
         .detail("pods", some_names(planned.pods.iter().map(|pod| &pod.name), pods))
         .detail("zones", planned.zones.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "));
+    let types = planned.instance_types.iter();
+    record = record.detail("instance_types", some_names(types, planned.instance_types.len()));
     if let Some(cheapest) = planned.instance_types.first() {
         record = record.detail("instance_type", cheapest);
     }
     if let Some(price) = planned.price {
-        record = record.detail("price", price);
+        let currency = Currency::of_region(input.region);
+        record = record.detail("price", price).detail("currency", currency.as_str());
     }
     let exhausted = exhausted(input, planned);
     if !exhausted.is_empty() {
@@ -89,6 +94,20 @@ pub(super) fn record(
     if !fleet.leases.is_empty() {
         record = record.detail("asks_again_for", some_names(fleet.leases.iter(), fleet.leases.len()));
     }
+    record.evidence.clone_from(input.evidence);
+    record
+}
+
+/// The record of pods that get spare room of a claim on its way.
+#[must_use]
+pub fn join_record(input: &LaunchInput<'_>, claim: &Claim, pods: &[CountedPod]) -> JournalRecord {
+    let Claim { name, launch, .. } = claim;
+    let told = told_pods(input, pods);
+    let message = format!("planned {told} for spare room on NodeClaim `{name}`, which is on its way");
+    let subject = Subject { kind: SubjectKind::Claim, name: name.to_string() };
+    let mut record = JournalRecord::new(subject, input.now, input.by.as_str(), Decision::Placed, message)
+        .detail("launch", launch)
+        .detail("pods", some_names(pods.iter().map(|pod| &pod.name), pods.len()));
     record.evidence.clone_from(input.evidence);
     record
 }

@@ -7,7 +7,7 @@
 
 use tenon_state::step::Change;
 use tenon_table::Expect;
-use tenon_table::items::{keys, set};
+use tenon_table::items::{DecisionCounter, keys, set};
 
 use super::{BuiltLaunch, LaunchInput};
 
@@ -36,7 +36,8 @@ pub fn write_launch(
     if let Some(names) = built.pods.write(cluster) {
         change.write(names);
     }
+    let counted = keys::revision(cluster);
     for record in &built.records {
-        change.record(record, revision);
+        change.record(record, DecisionCounter::Item(&counted, revision));
     }
 }

@@ -5,7 +5,7 @@ use crate::testing::{class, registry, status};
 use std::collections::{BTreeMap, BTreeSet};
 use tenon_domain::api::Ec2NodeClass;
 use tenon_domain::catalog::settings::ConnectionTracking;
-use tenon_domain::registry::{FeatureGate, GateName, Gates, Permission, Registry};
+use tenon_domain::registry::{GateName, Gates, Permission};
 use tenon_domain::reservation::ReservationKind;
 
 /// The template of a launch to this site, of a class and in a cluster as changed.
@@ -72,6 +72,30 @@ fn a_template_names_a_snapshot_only_by_the_stacks_allowance() {
     assert_eq!(named(&["111122223333"]).as_deref(), Some("snap-0secret"));
 }
 
+/// IAM asks for the owner of each snapshot that a template names. The stack may allow others than the image's.
+#[test]
+fn a_template_leaves_an_images_own_snapshot_to_ec2() {
+    let named = |own: &[(&str, &str)]| {
+        let own = own.iter().map(|(device, id)| ((*device).to_owned(), (*id).to_owned())).collect();
+        let image = ResolvedImage { own_snapshots: own, ..status("default").images.remove(0) };
+        let mut allowed = registry("prod").allowed;
+        allowed.snapshot_owners = BTreeSet::from(["111122223333".to_owned()]);
+        let mut of_class = class("default").settings;
+        let ebs = settings::EbsVolume {
+            snapshot_id: Some("snap-0own".to_owned()),
+            ..settings::EbsVolume::default()
+        };
+        let device_name = Some("/dev/xvda".to_owned());
+        of_class.block_devices =
+            vec![settings::BlockDevice { device_name, ebs: Some(ebs), ..settings::BlockDevice::default() }];
+        block_devices(&of_class, &allowed, Some(&image)).remove(0).snapshot_id
+    };
+    assert_eq!(named(&[("/dev/xvda", "snap-0own")]), None);
+    for others in [&[("/dev/xvdb", "snap-0own")][..], &[("/dev/xvda", "snap-0before")], &[]] {
+        assert_eq!(named(others).as_deref(), Some("snap-0own"), "{others:?}");
+    }
+}
+
 /// Without an allowance too: the image's own snapshot, which EC2 takes then, may be read as fast.
 #[test]
 fn a_manifests_volume_is_asked_for_field_by_field() {
@@ -112,6 +136,31 @@ fn another_rate_of_initialization_is_another_template_and_none_is_stored_as_befo
     assert_ne!(made(Some(100)).name, made(Some(300)).name);
     assert!(!to_stored(&none).contains("initialization_rate"), "{}", to_stored(&none));
     assert_eq!(from_stored(&to_stored(&none)).unwrap(), none);
+}
+
+/// A launch role of an earlier stack may not tag spot requests, and EC2 refuses such tags in a launch on demand.
+#[test]
+fn only_spot_launches_of_a_role_that_may_tag_spot_requests_do() {
+    let made = |capacity_type, gate, role: Option<&str>| {
+        let site = LaunchSite { capacity_type, ..LaunchSite::default() };
+        made_at(&[], site, |registry, _| {
+            registry.settings.spot_request_tags = gate;
+            registry.launch_role = role.map(str::to_owned);
+        })
+    };
+    let (enabled, disabled) = (FeatureGate::Enabled, FeatureGate::Disabled);
+    let role = Some("arn:aws:iam::1:role/launch");
+    let tagged = made(Some(CapacityType::Spot), enabled, role);
+    assert_eq!(tagged.data.spot_request_tags, tagged.data.network_interface_tags);
+    assert!(tagged.data.spot_request_tags.contains_key(tags::CLUSTER));
+    assert_eq!(from_stored(&to_stored(&tagged)).unwrap(), tagged);
+    let plain = made_of(|_| ());
+    assert!(!to_stored(&plain).contains("spot_request"), "templates of before keep their name");
+    assert_ne!(tagged.name, plain.name);
+    assert_eq!(made(Some(CapacityType::OnDemand), enabled, role), plain);
+    assert_eq!(made(Some(CapacityType::Reserved), enabled, role), plain);
+    assert_eq!(made(Some(CapacityType::Spot), disabled, role), plain);
+    assert_eq!(made(Some(CapacityType::Spot), enabled, None), plain);
 }
 
 /// A subnet may give public addresses by default.

@@ -10,7 +10,7 @@ use std::fmt;
 
 use tenon_domain::api::NodePool;
 use tenon_domain::api::pod::Readiness;
-use tenon_domain::budget::{DisruptionReason, UNBOUNDED, allowed_disruptions};
+use tenon_domain::budget::{DisruptionReason, UNBOUNDED, allowed_disruptions, closed_budget};
 use tenon_domain::id::NodePoolName;
 use tenon_domain::report::counted;
 
@@ -69,7 +69,12 @@ impl fmt::Display for Allowance {
         match self.allowed {
             UNBOUNDED => f.write_str("no budget bounds it"),
             allowed => {
-                write!(f, "{} at a time, {} going before it", counted(allowed, "node", "nodes"), self.going)
+                let nodes = counted(allowed, "node", "nodes");
+                write!(
+                    f,
+                    "allows {nodes} at a time; before it, {} were being disrupted or not ready",
+                    self.going
+                )
             }
         }
     }
@@ -140,7 +145,9 @@ impl<'a> BudgetLedger<'a> {
         let Allowance { allowed, going } = allowance;
         let now = self.input.now;
         let again = pool.disruption.budgets.iter().filter_map(|budget| budget.next_change(now)).min();
-        let reason = RefusalReason::BudgetExhausted { pool: pool.name.clone(), allowed, going, of: reason };
+        let closed = closed_budget(&pool.disruption.budgets, reason, now).cloned().map(Box::new);
+        let pool = pool.name.clone();
+        let reason = RefusalReason::BudgetExhausted { pool, allowed, going, of: reason, closed };
         Err(NotDisrupted { reason, again })
     }
 

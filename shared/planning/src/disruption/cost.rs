@@ -23,13 +23,8 @@ fn eviction(pod: &Pod) -> i64 {
         .clamp(MOST.saturating_neg(), MOST)
 }
 
-/// The cost of a node and its pods that would move. A pod that costs nothing, or less, doesn't count.
+/// The cost of a node and its pods that would move. A pod that costs nothing, or less, adds nothing to it.
 pub(crate) fn disruption(pods: &[Pod]) -> u64 {
     let moved = pods.iter().map(|pod| eviction(pod).max(0).unsigned_abs());
     moved.fold(ORDINARY.unsigned_abs(), u64::saturating_add)
-}
-
-/// Whether none of the pods costs anything, so that the node counts as empty.
-pub(crate) fn nothing(pods: &[Pod]) -> bool {
-    pods.iter().all(|pod| eviction(pod) <= 0)
 }

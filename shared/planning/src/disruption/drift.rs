@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::catalog::{CapacityType, find_option};
 use tenon_domain::claim::{ClaimPhase, Drift, DriftReason, LaunchedInstance, NO_LABEL};
-use tenon_domain::class_hash::PoolHash;
+use tenon_domain::class_hash::{FieldDigests, PoolHash};
 use tenon_domain::class_status::image_for;
 use tenon_domain::id::{PlacementGroupId, SubnetId};
 use tenon_domain::requirement::{Requirements, UndefinedKeys};
@@ -84,9 +84,12 @@ fn of_pool(input: &DisruptionInput, view: &ClaimView) -> Option<Drift> {
     let (claim, now) = (&view.claim, input.now);
     let pool = input.pools.iter().find(|pool| pool.name == claim.pool)?;
     let hash = PoolHash::of(&pool.template);
-    let drift = |reason, from: String, to: String| Drift { reason, since: now, from, to };
+    let drift = |reason, from: String, to: String| Drift { reason, since: now, from, to, fields: Vec::new() };
     if let Some(had) = claim.pool_hash.filter(|had| *had != hash) {
-        return Some(drift(DriftReason::NodePoolDrifted, had.to_string(), hash.to_string()));
+        let has = FieldDigests::of_template(&pool.template);
+        let fields = claim.pool_fields.as_ref().map(|had| had.changed_in_template(&has));
+        let edited = drift(DriftReason::NodePoolDrifted, had.to_string(), hash.to_string());
+        return Some(Drift { fields: fields.unwrap_or_default(), ..edited });
     }
     let node = view.node.as_ref()?;
     let known = match input.world.nodes.iter().find(|known| known.name == node.name) {
@@ -157,11 +160,16 @@ pub(crate) fn adoptions(input: &DisruptionInput) -> Vec<Adoption> {
 /// The claim's drift from its class; the outer `None` if it can't be decided.
 #[expect(clippy::option_option, reason = "unknown and none are different answers")]
 fn of_class(view: &ClaimView, class: &ClassView, now: Timestamp) -> Option<Option<Drift>> {
-    let drift = |reason, from: String, to: String| Some(Some(Drift { reason, since: now, from, to }));
+    let drift = |reason, from: String, to: String| {
+        Some(Some(Drift { reason, since: now, from, to, fields: Vec::new() }))
+    };
     if let (Some(had), Some(has)) = (view.claim.class_hash, class.hash)
         && had != has
     {
-        return drift(DriftReason::NodeClassDrift, had.to_string(), has.to_string());
+        let known = view.claim.class_fields.as_ref().zip(class.fields.as_ref());
+        let fields = known.map(|(had, has)| had.changed_in_class(has)).unwrap_or_default();
+        let (reason, from, to) = (DriftReason::NodeClassDrift, had.to_string(), has.to_string());
+        return Some(Some(Drift { reason, since: now, from, to, fields }));
     }
     let instance = view.claim.state.instance()?;
     let image = image_for(&class.images, view.facts.as_ref()?)?;
@@ -198,7 +206,7 @@ fn of_reservation(
     let ids: Vec<&str> = reservations.of_class.shown().iter().map(|one| one.id.as_str()).collect();
     let (reason, from) = (DriftReason::CapacityReservationDrift, into.id.to_string());
     let to = if ids.is_empty() { NONE.to_owned() } else { told(&ids) };
-    Some(Drift { reason, since: now, from, to })
+    Some(Drift { reason, since: now, from, to, fields: Vec::new() })
 }
 
 /// The group that the launch named against the class's. The partition never drifts: without a requirement EC2 chose it.
@@ -211,6 +219,7 @@ fn of_placement_group(instance: &LaunchedInstance, class: &ClassView, now: Times
         since: now,
         from: named(launched),
         to: named(selected),
+        fields: Vec::new(),
     })
 }
 

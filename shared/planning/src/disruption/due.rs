@@ -31,6 +31,13 @@ pub(crate) fn due(input: &DisruptionInput, view: &ClaimView) -> Option<RemovalRe
     expires_at(input, view).filter(|at| *at <= input.now).map(|_| RemovalReason::Expired)
 }
 
+/// For how long whatever keeps an expired node counts; then `lifecycle` drains it.
+pub(crate) fn waits_for(input: &DisruptionInput, view: &ClaimView) -> Option<SignedDuration> {
+    let pool = input.pools.iter().find(|pool| pool.name == view.claim.pool);
+    let wait = expiry_wait_or_default(pool);
+    expires_at(input, view).filter(|at| *at <= input.now).map(|_| wait)
+}
+
 /// When the next node expires.
 pub(crate) fn next(input: &DisruptionInput) -> Option<Timestamp> {
     let living = input.claims.iter().filter(|view| view.claim.phase() == ClaimPhase::Initialized);

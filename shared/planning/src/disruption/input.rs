@@ -10,13 +10,14 @@ use tenon_domain::api::{NodePool, Pod};
 use tenon_domain::budget::BudgetNodes;
 use tenon_domain::catalog::facts::InstanceTypeFacts;
 use tenon_domain::claim::{Claim, Drift, RemovalReason};
-use tenon_domain::class_hash::ClassHash;
+use tenon_domain::class_hash::{ClassHash, FieldDigests};
 use tenon_domain::class_status::ResolvedImage;
 use tenon_domain::command::Command;
 use tenon_domain::id::{
     ClaimName, CommandId, ImageId, NodeClassName, NodePoolName, PlacementGroupId, SecurityGroupId, SubnetId,
     Uid,
 };
+use tenon_domain::money::Currency;
 use tenon_domain::registry::FeatureGate;
 use tenon_domain::reservation::{ClassReservations, ReservedCapacity};
 
@@ -33,6 +34,8 @@ pub struct DisruptionInput {
     pub paused: BTreeMap<NodePoolName, DisruptionPause>,
     /// How many nodes of all pools together may be disrupted at once.
     pub cluster_budget: Option<BudgetNodes>,
+    /// The currency of its prices.
+    pub currency: Currency,
     /// The gate `SpotToSpotConsolidation`.
     pub spot_to_spot: FeatureGate,
     /// All claims of the cluster, those of replacements among them.
@@ -65,6 +68,19 @@ pub enum DisruptionPause {
     Annotation,
     /// The cluster's setting, whatever the pool's annotation says.
     Setting,
+    /// A Karpenter controller that works. Commands that have begun go on: half of a replacement helps nobody.
+    Karpenter,
+}
+
+impl DisruptionPause {
+    /// Whether it ends commands that haven't begun to drain, too.
+    #[must_use]
+    pub const fn ends_begun(self) -> bool {
+        match self {
+            Self::Annotation | Self::Setting => true,
+            Self::Karpenter => false,
+        }
+    }
 }
 
 /// A candidate of a command that was undone.
@@ -130,6 +146,8 @@ pub struct NodeView {
     pub do_not_disrupt: DoNotDisrupt,
     /// All pods that are bound to it.
     pub pods: Vec<Pod>,
+    /// When a pod last left it, if one did. Those that came are among `pods`, or left since.
+    pub pod_left_at: Option<Timestamp>,
 }
 
 /// A node class, as it resolved last.
@@ -145,6 +163,8 @@ pub struct ClassView {
     pub failed_images: BTreeSet<ImageId>,
     /// The hash of its spec in the cluster, where it is known.
     pub hash: Option<ClassHash>,
+    /// Digests of the fields of its spec in the cluster, where it has one.
+    pub fields: Option<FieldDigests>,
     /// Its security groups.
     pub security_groups: BTreeSet<SecurityGroupId>,
     /// Its subnets.

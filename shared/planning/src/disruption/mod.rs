@@ -21,8 +21,10 @@ mod emptiness;
 pub mod input;
 mod moving;
 pub mod output;
+mod refusal_news;
 mod refusal_words;
 mod undone;
+mod warned;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,10 +77,12 @@ pub fn plan(input: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     let mut world = SpareCapacity::new(input);
     advance::advances(input, &mut AdvanceContext { world: &mut world, plan: &mut plan, report: &mut report });
     let mut budgets = BudgetLedger::new(input);
-    let mut wanted = emptiness::remove_empty(input, &mut world, &mut budgets, &mut plan, &mut report);
-    let drifting = plan.marks.iter().map(|mark| &mark.claim);
-    let taken = plan.commands.iter().flat_map(|command| &command.candidates);
-    let fresh: BTreeSet<ClaimName> = drifting.chain(taken).cloned().collect();
+    let drifting: BTreeSet<ClaimName> = plan.marks.iter().map(|mark| mark.claim.clone()).collect();
+    let needed = needed_by_candidates(input, &drifting, &plan.advances);
+    let mut wanted =
+        emptiness::remove_empty(input, (&mut world, &needed), &mut budgets, &mut plan, &mut report);
+    let taken = plan.commands.iter().flat_map(|command| &command.candidates).cloned();
+    let fresh: BTreeSet<ClaimName> = drifting.into_iter().chain(taken).collect();
     for candidate in candidates(input, &fresh) {
         match consider(input, &candidate, &plan.advances, &mut budgets, &mut world) {
             Ok(command) => plan.commands.push(command),
@@ -209,7 +213,11 @@ fn refuse(
     if let Some(at) = refused.again.filter(|at| *at > input.now) {
         look_again(plan, at);
     }
-    report.refusals.push(DisruptionRefusal { claim: view.claim.name.clone(), reason: refused.reason });
+    report.refusals.push(refusal(input, view, refused.reason));
+}
+
+fn refusal(input: &DisruptionInput, view: &ClaimView, reason: RefusalReason) -> DisruptionRefusal {
+    DisruptionRefusal { claim: view.claim.name.clone(), reason, waits_for: due::waits_for(input, view) }
 }
 
 /// The reason why annotations or PodDisruptionBudgets keep a node.
@@ -233,7 +241,7 @@ fn held(input: &DisruptionInput, node: &NodeView, word: PodsWord) -> Result<(), 
         | RefusalReason::SpotToSpotDisabled
         | RefusalReason::TooFewSpotTypes { .. }
         | RefusalReason::MinValuesUnmet { .. }
-        | RefusalReason::Unbalanced => None,
+        | RefusalReason::Unbalanced { .. } => None,
     };
     Err(NotDisrupted { reason, again })
 }
@@ -282,7 +290,7 @@ fn consider<'a>(
     if !known.plan.claims.is_empty() || !known.refused.unschedulable.is_empty() {
         undone::rested(input, &candidate.view.claim, candidate.why)?;
     }
-    let PlannedMove { pods, plan: replacement, .. } = if known.refused.unschedulable.is_empty() {
+    let found = if known.refused.unschedulable.is_empty() {
         known
     } else {
         // One command of a pool at a time asks EC2 for what it refused: its node's taint keeps pods out meanwhile.
@@ -291,22 +299,58 @@ fn consider<'a>(
         };
         let may_ask = !input.commands.iter().any(waits);
         let asking = may_ask.then(|| world.plan_asking(&id, &going, &known)).flatten();
-        asking.filter(PlannedMove::is_whole).ok_or_else(|| {
+        asking.ok_or_else(|| {
             let reason = RefusalReason::Unschedulable { pods: known.refused.unschedulable.clone() };
             NotDisrupted { reason, again: known.plan.wake_at }
         })?
     };
-    world.commit(&going, &replacement, &pods);
+    let found = PlannedMove { plan: warned::avoid(input, candidate.why, found.plan), ..found };
+    world.commit(&going, &found.plan, &found.pods);
     budgets.take(candidate.view);
     Ok(NewCommand {
         id,
         pool: name.clone(),
         reason: candidate.why,
         candidates: vec![candidate.view.claim.name.clone()],
-        replacement,
+        unplanned: found.unplanned(),
+        replacement: found.plan,
         saves: None,
         budget,
     })
+}
+
+/// The Nodes of replacements that pods of candidates would go to now, although they are still empty: those of a command that
+/// a pause ended. Other empty nodes go first, so their room doesn't count.
+fn needed_by_candidates(
+    input: &DisruptionInput,
+    fresh: &BTreeSet<ClaimName>,
+    advances: &[Advance],
+) -> BTreeSet<String> {
+    let is_empty =
+        |view: &&ClaimView| view.claim.consolidatable.as_ref().is_some_and(|mark| mark.pods.is_none());
+    let (replacements, others): (Vec<&ClaimView>, Vec<&ClaimView>) = input
+        .claims
+        .iter()
+        .filter(is_empty)
+        .partition(|view| matches!(view.claim.role, CommandRole::Replacement(_)));
+    let mut candidates = candidates(input, fresh);
+    candidates.retain(|candidate| !candidate.pods.is_empty());
+    if replacements.is_empty() || candidates.is_empty() {
+        return BTreeSet::new();
+    }
+    let (mut world, mut budgets) = (SpareCapacity::new(input), BudgetLedger::new(input));
+    world.close(others.into_iter().filter_map(moving::node_name));
+    let commands = candidates
+        .iter()
+        .filter_map(|candidate| consider(input, candidate, advances, &mut budgets, &mut world).ok());
+    let nodes: BTreeSet<String> =
+        commands.flat_map(|command| command.replacement.placements).map(|placement| placement.node).collect();
+    replacements
+        .into_iter()
+        .filter_map(moving::node_name)
+        .filter(|node| nodes.contains(*node))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Whether this plan undoes the command.
@@ -316,7 +360,7 @@ fn is_undone(command: &Command, advances: &[Advance]) -> bool {
 }
 
 /// How long a replacement stays that has the same drift as the node that it replaced.
-const SAME_DRIFT_STAYS: SignedDuration = SignedDuration::from_hours(2);
+const SAME_DRIFT_STAYS: SignedDuration = SignedDuration::from_hours(24);
 /// How soon after its making such a drift is found. Later, what the pool and the class ask for has changed meanwhile.
 const FOUND_WITHIN: SignedDuration = SignedDuration::from_mins(15);
 
@@ -325,13 +369,13 @@ const FOUND_WITHIN: SignedDuration = SignedDuration::from_mins(15);
 const fn is_of_node(reason: DriftReason) -> bool {
     match reason {
         DriftReason::RequirementsDrifted
-        | DriftReason::InstanceTypeNotFound
         | DriftReason::SubnetDrift
         | DriftReason::CapacityReservationDrift
         | DriftReason::PlacementGroupDrift => true,
         DriftReason::NodePoolDrifted
         | DriftReason::NodeClassDrift
         | DriftReason::SecurityGroupDrift
+        | DriftReason::InstanceTypeNotFound
         | DriftReason::AmiDrift => false,
     }
 }

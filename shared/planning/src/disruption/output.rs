@@ -4,19 +4,21 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
-use tenon_domain::budget::DisruptionReason;
+use tenon_domain::budget::{Budget, DisruptionReason};
 use tenon_domain::claim::{Consolidatable, Drift, DriftReason, RemovalReason};
 use tenon_domain::class_hash::{ClassHash, PoolHash};
 use tenon_domain::evidence::Waiting;
 use tenon_domain::id::{ClaimName, CommandId, NamespacedName, NodePoolName, SecurityGroupId};
 use tenon_domain::journal::{Subject, SubjectKind};
-use tenon_domain::money::UsdPerHour;
+use tenon_domain::labels::EXPIRE_WITHIN_BUDGETS;
+use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::pool_annotations::PoolAnnotationError;
 use tenon_domain::report::{self, Finding, counted};
 use tenon_domain::savings::MinimumSavings;
 
 use super::refusal_words::{
-    SPOT_TO_SPOT_DISABLED, blocked_by, kept_by, moved_lately, paused, saves_too_little, too_young,
+    SPOT_TO_SPOT_DISABLED, blocked_by, budget_closed, kept_by, moved_lately, paused, rounded_percent,
+    saves_too_little, too_young, unbalanced,
 };
 use super::{Allowance, DisruptionPause};
 use crate::provision;
@@ -112,6 +114,8 @@ pub enum CommandStep {
         attempts: u32,
         /// The next replacement isn't planned before.
         not_before: Timestamp,
+        /// Pods that wait for the answer to the replacement that asks EC2 again.
+        unplanned: u32,
     },
     /// No replacement comes, its pods have no place any longer, or nothing is left to do: these candidates go back from
     /// `Disrupting` to `Initialized`.
@@ -126,12 +130,17 @@ pub enum CommandStep {
 }
 
 /// Why a command is undone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UndoCause {
     /// A replacement of a consolidation failed.
     ReplacementFailed,
     /// The pods of a consolidation's candidates have no place any longer.
     NoRoom,
+    /// An annotation, or a PodDisruptionBudget that never allows an eviction, keeps a node of a consolidation since.
+    Held {
+        /// Which.
+        by: Box<RefusalReason>,
+    },
     /// Replacements failed, and others could not be had in time.
     NotReplaced {
         /// When the candidates are tried again.
@@ -139,6 +148,13 @@ pub enum UndoCause {
     },
     /// The candidates aren't drifted any longer.
     NoLongerDrifted,
+    /// Voluntary disruption of a candidate's pool is paused. The candidates are tried again once it isn't.
+    Paused {
+        /// The pool.
+        pool: NodePoolName,
+        /// What pauses it.
+        by: DisruptionPause,
+    },
 }
 
 /// A command to begin.
@@ -154,6 +170,8 @@ pub struct NewCommand {
     pub candidates: Vec<ClaimName>,
     /// Claims to launch as replacements, and pods that fit elsewhere. Without claims, the candidates drain at once.
     pub replacement: provision::ProvisionPlan,
+    /// Pods that wait for the answer to the replacement that asks EC2 again: theirs are planned after it.
+    pub unplanned: u32,
     /// What a consolidation saves at today's prices.
     pub saves: Option<UsdPerHour>,
     /// The budgets that allowed it.
@@ -202,14 +220,16 @@ impl DisruptionReport {
         for waiting in &waiting {
             to.wait(waiting);
         }
-        for DisruptionRefusal { claim, reason } in &refusals {
+        for DisruptionRefusal { claim, reason, waits_for } in &refusals {
             let subject = Subject { kind: SubjectKind::Claim, name: claim.to_string() };
-            to.tell(Finding::refused(
-                subject,
-                reason.into_str(),
-                "not disrupting {} now",
-                reason.to_string(),
-            ));
+            let sentence = "not disrupting {} now";
+            // Equal for all nodes of a pool, so that they are told of in one sentence.
+            let ends = waits_for.map(|wait| {
+                format!("; {wait:#} after its expiry it drains all the same, as `{EXPIRE_WITHIN_BUDGETS}` of its NodePool says")
+            });
+            let why = format!("{reason}{}", ends.unwrap_or_default());
+            let finding = Finding::refused(subject, reason.into_str(), sentence, why);
+            to.tell(finding.condition(reason.cause()).next_try(reason.next_try()).shown(reason.shown()));
         }
         let closed: BTreeSet<Finding> =
             refusals.iter().filter_map(|refusal| closed_pool(&refusal.reason)).collect();
@@ -241,7 +261,7 @@ impl DisruptionReport {
 /// A NodePool whose budgets allow no disruption at all for a reason that a claim of it has. One whose budgets are only used
 /// up tells it of its claims.
 fn closed_pool(reason: &RefusalReason) -> Option<Finding> {
-    let RefusalReason::BudgetExhausted { pool, allowed: 0, going: _, of: Some(of) } = reason else {
+    let RefusalReason::BudgetExhausted { pool, allowed: 0, of: Some(of), .. } = reason else {
         return None;
     };
     let subject = Subject { kind: SubjectKind::Pool, name: pool.to_string() };
@@ -257,6 +277,8 @@ pub struct DisruptionRefusal {
     pub claim: ClaimName,
     /// Why.
     pub reason: RefusalReason,
+    /// How long after its expiry its node drains whatever keeps it.
+    pub waits_for: Option<SignedDuration>,
 }
 
 /// Why a candidate stays, and when that may change by itself.
@@ -299,6 +321,8 @@ pub enum RefusalReason {
         going: u32,
         /// The reason for which they do; none for what budgets can't name.
         of: Option<DisruptionReason>,
+        /// The budget that allows none, where one does.
+        closed: Option<Box<Budget>>,
     },
     /// An annotation of the node, or of a pod on it, blocks disruption.
     DoNotDisrupt {
@@ -340,10 +364,14 @@ pub enum RefusalReason {
     SavesTooLittle {
         /// Its pool.
         pool: NodePoolName,
+        /// The saving.
+        saves: UsdPerHour,
         /// The saving in hundredths of a percent.
         hundredths: u64,
         /// What the pool asks for.
         least: MinimumSavings,
+        /// The currency of the amounts.
+        currency: Currency,
     },
     /// Too many of its pods were moved lately.
     MovedLately {
@@ -381,18 +409,23 @@ pub enum RefusalReason {
         pool: NodePoolName,
     },
     /// The saving isn't worth the disruption, by the policy `Balanced`.
-    Unbalanced,
+    Unbalanced {
+        /// The pool with the policy.
+        pool: NodePoolName,
+        /// The saving's share of the pool's price, in hundredths of a percent.
+        saved: u64,
+        /// The share that its disruption asks for, in hundredths of a percent.
+        asked: u64,
+    },
 }
 
 impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BudgetExhausted { pool, allowed: 0, going: _, of: _ } => write!(
-                f,
-                "the budgets of NodePool `{pool}` allow no disruption now: wait for the end of their schedules, or edit \
-                 `spec.disruption.budgets`"
-            ),
-            Self::BudgetExhausted { pool, allowed, going, of: _ } => {
+            Self::BudgetExhausted { pool, allowed: 0, closed, .. } => {
+                budget_closed(f, pool, closed.as_deref())
+            }
+            Self::BudgetExhausted { pool, allowed, going, .. } => {
                 let (nodes, are) =
                     (counted(*allowed, "node", "nodes"), if *going == 1 { "is" } else { "are" });
                 write!(
@@ -402,11 +435,11 @@ impl fmt::Display for RefusalReason {
             }
             Self::DriftsAgain { drift, until } => write!(
                 f,
-                "it replaced a node for the same drift ({drift}), and its own replacement would drift again: correct its NodePool or EC2NodeClass, which asks for what nodes don't get; next try at `{until}`"
+                "it replaced a node for the same drift ({drift}), and its own replacement would drift again: correct its NodePool or EC2NodeClass, which asks for what nodes don't get; next try at `{until:.0}`"
             ),
             Self::NotReplacedLately { until } => write!(
                 f,
-                "its replacement failed and no other could be had: the records of its replacements say why; next try at `{until}`"
+                "its replacement failed and no other could be had: the records of its replacements say why; next try at `{until:.0}`"
             ),
             Self::ClusterBudgetExhausted { allowed, going } => {
                 let (nodes, are) =
@@ -432,13 +465,17 @@ impl fmt::Display for RefusalReason {
             }
             Self::Paused { pool, by } => paused(f, pool, *by),
             Self::MovedLately { pool, moved, rest } => moved_lately(f, pool, *moved, *rest),
-            Self::SavesTooLittle { pool, hundredths, least } => {
-                saves_too_little(f, pool, *hundredths, *least)
+            Self::SavesTooLittle { pool, saves, hundredths, least, currency } => {
+                let saving = match least {
+                    MinimumSavings::Share(_) => rounded_percent(*hundredths),
+                    MinimumSavings::Amount(_) => MinimumSavings::Amount(*saves).words(*currency),
+                };
+                saves_too_little(f, pool, &saving, &least.words(*currency))
             }
             Self::TooYoung { pool, lifetime, until } => too_young(f, pool, *lifetime, *until),
             Self::Undone { until } => write!(
                 f,
-                "its last consolidation was undone, and would fail the same way: next try at `{until}`, or once its pods change"
+                "its last consolidation was undone, and would fail the same way: next try at `{until:.0}`, or once its pods change"
             ),
             Self::SpotToSpotDisabled => f.write_str(SPOT_TO_SPOT_DISABLED),
             Self::TooFewSpotTypes { found } => write!(
@@ -450,9 +487,7 @@ impl fmt::Display for RefusalReason {
                 f,
                 "the types that would be cheaper have fewer values than `minValues` of NodePool `{pool}` ask for: allow more types, or lower `minValues`"
             ),
-            Self::Unbalanced => f.write_str(
-                "cheaper nodes for its pods would save too little to move them, by policy `Balanced`",
-            ),
+            Self::Unbalanced { pool, saved, asked } => unbalanced(f, pool, *saved, *asked),
         }
     }
 }

@@ -8,6 +8,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::{Claim, RemovalReason};
+use tenon_domain::wait::doubled;
 
 use super::input::{DisruptionInput, UndoneCommand};
 use super::output::{NotDisrupted, RefusalReason};
@@ -55,8 +56,6 @@ fn undone<'a>(
 
 /// The end of the wait after a command, before which so many were undone.
 fn after(at: Timestamp, before: usize) -> Timestamp {
-    let doublings = u32::try_from(before).unwrap_or(u32::MAX).min(16);
-    let factor = 1_i32.checked_shl(doublings).unwrap_or(i32::MAX);
-    let wait = FIRST_WAIT.checked_mul(factor).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT);
+    let wait = doubled(FIRST_WAIT, u32::try_from(before).unwrap_or(u32::MAX), LONGEST_WAIT);
     at.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }

@@ -10,8 +10,10 @@ use tenon_domain::requirement::Requirements;
 use tenon_domain::taint::tolerates_forbidding;
 
 use super::dense::times_fit;
+use super::existing::Rooms;
 use super::needs::PodGroup;
 use super::pool::{Pool, Type};
+use super::topology::deal::DomainOffer;
 use super::ways::Ways;
 
 /// The least price of a pod by value of a label.
@@ -28,6 +30,38 @@ pub(crate) struct DomainAnswers {
     domains: BTreeMap<(Arc<str>, usize, usize), Arc<DomainPrices>>,
 }
 
+/// The domains of a label that nodes with room, or new nodes, have for a group.
+pub(crate) fn offers_of(
+    rooms: &Rooms<'_>,
+    pools: &mut [Pool<'_>],
+    group: &PodGroup<'_>,
+    key: &Arc<str>,
+) -> BTreeMap<Arc<str>, DomainOffer> {
+    let mut found: BTreeMap<Arc<str>, DomainOffer> = BTreeMap::new();
+    for (domain, room) in rooms.room_by(key, group).into_iter().filter(|(_, room)| *room > 0) {
+        let domain: Arc<str> = domain.into();
+        let taints = vec![Vec::new()];
+        found.insert(Arc::clone(&domain), DomainOffer { domain, price: None, room, most: u32::MAX, taints });
+    }
+    for pool in pools.iter_mut().filter(|pool| pool.is_ready()) {
+        let taints = &pool.input.pool.template.taints;
+        for (domain, price) in pool.domains(group, key).iter() {
+            let offer = found.entry(Arc::clone(domain)).or_insert_with(|| DomainOffer {
+                domain: Arc::clone(domain),
+                price: None,
+                room: 0,
+                most: u32::MAX,
+                taints: Vec::new(),
+            });
+            offer.price = Some(offer.price.map_or(*price, |known| known.min(*price)));
+            if !offer.taints.contains(taints) {
+                offer.taints.push(taints.clone());
+            }
+        }
+    }
+    found
+}
+
 impl Pool<'_> {
     /// The classes of ways to a new node.
     pub(crate) fn classes_of(&mut self, ways: &Ways) -> Vec<usize> {
@@ -37,6 +71,13 @@ impl Pool<'_> {
         let found: Vec<usize> = ways.for_new_nodes.iter().filter_map(|asked| self.class_of(asked)).collect();
         self.answers.classes.insert(ways.id, found.clone());
         found
+    }
+
+    /// The classes of ways to a new node that fewer DaemonSets run on.
+    pub(crate) fn classes_beside_daemons(&mut self, ways: &Ways) -> Vec<usize> {
+        let asked: Vec<Requirements> =
+            ways.for_new_nodes.iter().flat_map(|asked| self.beside_daemons(asked)).collect();
+        asked.iter().filter_map(|asked| self.class_of(asked)).collect()
     }
 
     /// The values of a label that new nodes for a group can have, each with the least price of a pod.
@@ -51,6 +92,10 @@ impl Pool<'_> {
         }
         let mut found = DomainPrices::new();
         for class in self.classes_of(&group.alternatives) {
+            self.add_domains(class, &group.need, key, &mut found);
+        }
+        // A domain may have room only without the DaemonSets of others.
+        for class in self.classes_beside_daemons(&group.alternatives) {
             self.add_domains(class, &group.need, key, &mut found);
         }
         let found = Arc::new(found);
@@ -68,8 +113,10 @@ impl Pool<'_> {
         };
         // By place the least price of a pod; labels of types are added one by one.
         let mut places: Vec<Option<f64>> = vec![None; self.places.len()];
-        for (one, _) in self.types.iter().zip(&class.prices).filter(|(_, price)| price.is_some()) {
-            let pods = times_fit(need, &one.room);
+        let available =
+            self.types.iter().zip(class.rooms.iter()).zip(&class.prices).filter(|(_, price)| price.is_some());
+        for ((one, room), _) in available {
+            let pods = times_fit(need, &room.amounts);
             if pods == 0 {
                 continue;
             }

@@ -12,11 +12,11 @@ use tenon_domain::resources::{ResourceList, ResourceName};
 use tenon_domain::taint::tolerates_forbidding;
 
 use super::attachments::SharedHere;
+use super::daemons::{Daemon, taken_from};
 use super::dense::{DenseAmounts, take_times};
 use super::input::{ExistingNode, NodeKind, Purpose};
-use super::needs::{Daemon, PodGroup, counted, ports_conflict};
+use super::needs::{PodGroup, counted, ports_conflict};
 use super::output::Placement;
-use super::pool::taken_from;
 use super::steps::Steps;
 use super::topology::census::{Census, Resident};
 use super::topology::neighbours::{BindingRules, FirstOfItsKind, NodeNeighbours, NodeRules};
@@ -100,6 +100,11 @@ impl<'a> Rooms<'a> {
             }
         }
         placements
+    }
+
+    /// Whether a node has room for another pod of a group.
+    pub(crate) fn hold(&self, group: &PodGroup<'_>) -> bool {
+        self.rooms.iter().any(|room| room.holds(group, FirstOfItsKind::Yes) > 0)
     }
 
     /// By value of a label, how many pods of a group have room on the nodes with it.

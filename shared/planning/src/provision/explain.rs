@@ -16,16 +16,19 @@ use tenon_domain::catalog::{
 use tenon_domain::id::{InstanceType, NodePoolName, Zone};
 use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
+use tenon_domain::quantity::Quantity;
 use tenon_domain::registry::{PlanPolicies, PreferencePolicy};
 use tenon_domain::requirement::{Incompatible, Requirements, UndefinedKeys};
-use tenon_domain::resources::ResourceName;
+use tenon_domain::resources::{ResourceName, Shortage};
 
 use super::attachments::VolumesExceeded;
+use super::daemons::{TypeRooms, taken_from};
 use super::diagnose;
 use super::input::{ProvisionInput, Purpose};
 use super::limits::Limit;
 use super::needs::{self, Alternative, PodGroup, ports_conflict};
-use super::pool::{Pool, Type, taken_from};
+use super::pool::{Pool, Type};
+use super::reason_words::daemon_sets_named;
 use super::report::Reason;
 use super::topology::census;
 use super::{Scope, compiled, measures};
@@ -108,6 +111,10 @@ pub enum ExclusionCause {
     InsufficientResources {
         /// The resource of which it lacks most.
         resource: ResourceName,
+        /// How much of it DaemonSets request there.
+        taken: Quantity,
+        /// Their names, where the pod would have room without them.
+        in_the_way: Vec<String>,
     },
     /// Its nodes attach fewer volumes than the pod has.
     TooManyVolumes {
@@ -159,12 +166,12 @@ impl ExclusionCause {
             Self::NoSuchResource { resource } => {
                 format!("allow instance types that have `{resource}`, if EC2 has any")
             }
-            Self::InsufficientResources { resource } if *resource == ResourceName::EPHEMERAL_STORAGE => {
+            Self::InsufficientResources { resource, .. } if *resource == ResourceName::EPHEMERAL_STORAGE => {
                 "request less, or give nodes more by `blockDeviceMappings` or `instanceStorePolicy: RAID0` of the \
                  EC2NodeClass"
                     .to_owned()
             }
-            Self::InsufficientResources { resource } => {
+            Self::InsufficientResources { resource, .. } => {
                 format!("request less `{resource}`, or reduce the requests of DaemonSets")
             }
             Self::TooManyVolumes { driver, .. } => format!("give the pod fewer volumes of `{driver}`"),
@@ -198,7 +205,13 @@ impl fmt::Display for ExclusionCause {
             }
             Self::PodRequirement { requirement, .. } => write!(f, "the pod requires `{requirement}`"),
             Self::NoSuchResource { resource } => write!(f, "no `{resource}` at all"),
-            Self::InsufficientResources { resource } => write!(f, "not enough `{resource}`"),
+            Self::InsufficientResources { resource, in_the_way, .. } if in_the_way.is_empty() => {
+                write!(f, "not enough `{resource}`")
+            }
+            Self::InsufficientResources { resource, taken, in_the_way } => {
+                let (who, _) = daemon_sets_named(in_the_way);
+                write!(f, "not enough `{resource}` beside `{taken}` of {who}")
+            }
             Self::TooManyVolumes { driver, most } => write!(f, "only {most} volumes of `{driver}` a node"),
             Self::HostPortsTaken => f.write_str("a DaemonSet already uses the pod's host ports"),
             Self::NoOffering => f.write_str("not offered in the allowed zones and capacity types"),
@@ -240,6 +253,7 @@ fn alone(input: &ProvisionInput, pod: &Pod) -> ProvisionInput {
         nodes: Vec::new(),
         pools: input.pools.clone(),
         static_pools: input.static_pools.clone(),
+        leaving_pools: input.leaving_pools.clone(),
         daemon_sets: input.daemon_sets.clone(),
         storage: input.storage.clone(),
         namespaces: input.namespaces.clone(),
@@ -248,6 +262,19 @@ fn alone(input: &ProvisionInput, pod: &Pod) -> ProvisionInput {
         policies: PlanPolicies { preferences: PreferencePolicy::Ignore, ..input.policies },
         steps: input.steps,
         purpose: Purpose::PendingPods,
+    }
+}
+
+/// What pool and pod ask for together, with the room of the pool's types then.
+struct MergedRoom {
+    merged: Requirements,
+    rooms: TypeRooms,
+}
+
+impl MergedRoom {
+    fn of(pool: &Pool<'_>, asked: &Requirements) -> Self {
+        let merged = pool.offered.clone().and(asked);
+        Self { rooms: pool.rooms(&merged), merged }
     }
 }
 
@@ -267,14 +294,19 @@ fn of_pool(pool: &Pool<'_>, group: &PodGroup<'_>) -> PoolExplanation {
         .filter_map(Alternative::for_new_node)
         .filter(|asked| offers(pool, asked))
         .collect();
-    let merged: Vec<Requirements> = asked.iter().map(|asked| pool.offered.clone().and(asked)).collect();
+    let merged: Vec<MergedRoom> = asked.iter().map(|asked| MergedRoom::of(pool, asked)).collect();
+    let beside = asked.iter().flat_map(|asked| pool.beside_daemons(asked));
+    let beside: Vec<MergedRoom> = beside.map(|asked| MergedRoom::of(pool, &asked)).collect();
     let mut excluded: BTreeMap<ExclusionCause, Vec<InstanceType>> = BTreeMap::new();
-    let by_name: BTreeMap<&InstanceType, &Type<'_>> =
-        pool.types.iter().map(|one| (&one.option.facts.name, one)).collect();
+    let by_name: BTreeMap<&InstanceType, usize> =
+        pool.types.iter().enumerate().map(|(index, one)| (&one.option.facts.name, index)).collect();
     let mut fitting: Vec<&Type<'_>> = Vec::new();
     for option in pool.input.types.iter() {
         let name = option.facts.name.clone();
-        match of_type(pool, group, &merged, option, by_name.get(&name).copied()) {
+        let index = by_name.get(&name).copied();
+        let whole = of_type(pool, group, &merged, option, index);
+        // As the planner does, with fewer DaemonSets where there is no room beside all.
+        match whole.or_else(|cause| of_type(pool, group, &beside, option, index).map_err(|_| cause)) {
             Ok((one, offerings)) => {
                 fitting.push(one);
                 found.fits.push(FittingType { instance_type: name, offerings });
@@ -309,7 +341,7 @@ fn refusal(pool: &Pool<'_>, group: &PodGroup<'_>) -> Option<Reason> {
         }
         conflicts.sort();
         conflicts.dedup();
-        Some(Reason::IncompatibleRequirements { conflicts })
+        Some(diagnose::incompatible(pool, group, conflicts))
     })
 }
 
@@ -321,11 +353,11 @@ fn offers(pool: &Pool<'_>, asked: &Requirements) -> bool {
 fn of_type<'t, 'a>(
     pool: &'t Pool<'a>,
     group: &PodGroup<'_>,
-    merged: &[Requirements],
+    merged: &'t [MergedRoom],
     option: &InstanceTypeOption,
-    prepared: Option<&'t Type<'a>>,
+    index: Option<usize>,
 ) -> Result<(&'t Type<'a>, Vec<PricedOffering>), ExclusionCause> {
-    let Some(one) = prepared else {
+    let Some((index, one)) = index.and_then(|index| Some((index, pool.types.get(index)?))) else {
         let conflict = option.labels.intersects(&pool.offered).err();
         return Err(conflict.and_then(|found| named(&found)).map_or(ExclusionCause::NoOffering, |named| {
             ExclusionCause::NodePoolRequirement { key: named.0, requirement: named.1 }
@@ -334,7 +366,7 @@ fn of_type<'t, 'a>(
     let mut cause = None;
     let mut offerings: Vec<&Offering> = Vec::new();
     for merged in merged {
-        match of_alternative(pool, group, merged, one) {
+        match of_alternative(pool, group, merged, index, one) {
             Ok(found) => offerings.extend(found),
             Err(found) => cause = cause.max(Some(found)),
         }
@@ -355,7 +387,8 @@ fn of_type<'t, 'a>(
 fn of_alternative<'t>(
     pool: &'t Pool<'_>,
     group: &PodGroup<'_>,
-    merged: &'t Requirements,
+    MergedRoom { merged, rooms }: &'t MergedRoom,
+    index: usize,
     one: &'t Type<'_>,
 ) -> Result<Vec<&'t Offering>, ExclusionCause> {
     if let Err(found) = one.option.labels.intersects(merged)
@@ -367,13 +400,20 @@ fn of_alternative<'t>(
     if let Some((name, _)) = requested.find(|(name, _)| one.option.capacity.get(name).is_zero()) {
         return Err(ExclusionCause::NoSuchResource { resource: name.clone() });
     }
-    if let Some(shortage) = group.requests.shortage(&taken_from(&one.option.allocatable, &one.overhead)) {
-        return Err(ExclusionCause::InsufficientResources { resource: shortage.resource });
+    let Some(room) = rooms.get(index) else { return Err(ExclusionCause::NoOffering) };
+    if let Some(shortage) = group.requests.shortage(&taken_from(&one.option.allocatable, &room.overhead)) {
+        let Shortage { resource, requested, available: _ } = shortage;
+        let in_the_way = match requested <= one.option.allocatable.get(&resource) {
+            true => pool.daemons.requesting(one, merged, &resource),
+            false => Vec::new(),
+        };
+        let taken = room.overhead.get(&resource);
+        return Err(ExclusionCause::InsufficientResources { resource, taken, in_the_way });
     }
-    if let Some(VolumesExceeded { driver, most, .. }) = pool.exceeded_volumes(one, group) {
+    if let Some(VolumesExceeded { driver, most, .. }) = pool.exceeded_volumes(room, group) {
         return Err(ExclusionCause::TooManyVolumes { driver: driver.to_string(), most });
     }
-    if ports_conflict(group.host_ports, &one.host_ports) {
+    if ports_conflict(group.host_ports, &room.host_ports) {
         return Err(ExclusionCause::HostPortsTaken);
     }
     let open: Vec<&Offering> = pool.offerings(one, merged, pool.open).collect();
@@ -417,9 +457,9 @@ fn named(found: &Incompatible) -> Option<(String, String)> {
 }
 
 /// The `minValues` that the fitting types don't satisfy in any way.
-fn unmet(pool: &Pool<'_>, merged: &[Requirements], types: &[&Type<'_>]) -> Option<Reason> {
+fn unmet(pool: &Pool<'_>, merged: &[MergedRoom], types: &[&Type<'_>]) -> Option<Reason> {
     let mut first = None;
-    for merged in merged {
+    for MergedRoom { merged, .. } in merged {
         let refusal = pool.min_values_refusal(merged, types)?;
         first = first.or(Some(refusal));
     }

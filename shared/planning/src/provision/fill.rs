@@ -132,12 +132,12 @@ impl Fill<'_> {
         scratch: &mut Scratch,
     ) -> Option<PackPattern> {
         let member = self.members.get(seed)?;
-        let one = pool.types.get(type_index)?;
-        let ports = std::sync::Arc::clone(&one.host_ports);
+        let room = pool.class(member.class)?.room(type_index)?;
+        let ports = std::sync::Arc::clone(&room.host_ports);
         scratch.begin(self.members.len());
         scratch.looks = self.buckets.len();
         let (mut left, mut neighbours) = (take(&mut scratch.left), take(&mut scratch.neighbours));
-        left.clone_from(&one.room);
+        left.clone_from(&room.amounts);
         neighbours.clear();
         let mut filling = Filled {
             pattern: PackPattern { class: member.class, counts: Vec::with_capacity(USUAL_LANES), worth: 0.0 },

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use tenon_domain::catalog::{CapacityType, InstanceTypeOption, Offering, PriceRank};
 use tenon_domain::claim::{MinValuesState, Terms};
-use tenon_domain::class_hash::PoolHash;
+use tenon_domain::class_hash::{FieldDigests, PoolHash};
 use tenon_domain::digest::Digest;
 use tenon_domain::id::{ClaimName, InstanceType, Zone};
 use tenon_domain::labels;
 use tenon_domain::launch::CountedPod;
-use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::{Requirement, Requirements};
 use tenon_domain::resources::ResourceList;
 
 use super::Scope;
+use super::daemons::TypeRoom;
 use super::dense::within;
 use super::draft::Draft;
 use super::input::{PoolInput, ProvisionInput, Purpose};
@@ -22,6 +22,7 @@ use super::offers::SharedPart;
 use super::open::OpenOfferings;
 use super::output::{AskReason, PlannedClaim, UsableOffering};
 use super::pool::{EquivalenceClass, Pool, Type};
+use super::purchase::{DearSpot, bought};
 use super::reserved::may_use;
 use super::shared::Shared;
 
@@ -51,11 +52,13 @@ impl<'a> Pool<'a> {
         chosen: usize,
         need: &[i64],
     ) -> Vec<&Type<'a>> {
-        let Some(chosen) = self.types.get(chosen) else { return Vec::new() };
-        let holds = |one: &&Type<'_>| {
-            within(need, &one.room)
+        let Some((chosen, chosen_room)) = self.types.get(chosen).zip(class.room(chosen)) else {
+            return Vec::new();
+        };
+        let holds = |one: &Type<'_>, room: &TypeRoom| {
+            within(need, &room.amounts)
                 && one.charges.iter().zip(&chosen.charges).all(|(charge, most)| charge <= most)
-                && one.host_ports.is_subset(&chosen.host_ports)
+                && room.host_ports.is_subset(&chosen_room.host_ports)
         };
         let goes = |one: &Type<'_>, price: Option<u64>| {
             // A class's prices cover the pool's own offerings only.
@@ -65,9 +68,9 @@ impl<'a> Pool<'a> {
             .types
             .iter()
             .zip(&class.prices)
-            .filter(|(one, price)| goes(one, **price))
-            .map(|(one, _)| one)
-            .filter(holds)
+            .zip(class.rooms.iter())
+            .filter(|((one, price), room)| goes(one, **price) && holds(one, room))
+            .map(|((one, _), _)| one)
             .filter_map(|one| Some((one.option.rank(self.offerings(one, &class.merged, open))?, one)))
             .collect();
         found.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -105,6 +108,7 @@ impl<'a> Pool<'a> {
             name: ClaimName::parse("unnamed").ok()?,
             pool: self.input.pool.name.clone(),
             pool_hash: PoolHash::of(template),
+            pool_fields: FieldDigests::of_template(template),
             class: template.node_class.name.clone(),
             labels: node_labels(&template.labels, &part.requirements),
             min_values: match lowered {
@@ -135,8 +139,12 @@ impl<'a> Pool<'a> {
         let zones: BTreeSet<Zone> = offerings.iter().map(|offering| offering.zone.clone()).collect();
         let capacity_types: BTreeSet<CapacityType> =
             offerings.iter().map(|offering| offering.capacity_type).collect();
-        let price = price_of(&offerings, *capacity_types.first()?);
+        let price = bought(offerings.iter(), DearSpot::of(&class.merged))?.known_price();
         let names: Vec<InstanceType> = types.iter().map(|one| one.option.facts.name.clone()).collect();
+        let own: BTreeSet<&InstanceType> = names.iter().collect();
+        let rooms = self.types.iter().zip(class.rooms.iter());
+        let rooms = rooms.filter(|(one, _)| own.contains(&one.option.facts.name)).map(|(_, room)| room);
+        let least_overhead = rooms.min_by_key(|room| room.overhead_rank)?.overhead.clone();
         Some(SharedPart {
             requirements: narrowed(&class.merged, &names, &zones, &capacity_types).into(),
             instance_types: names.into(),
@@ -144,7 +152,7 @@ impl<'a> Pool<'a> {
             zones,
             capacity_types,
             price,
-            least_overhead: types.iter().min_by_key(|one| one.overhead_rank)?.overhead.clone(),
+            least_overhead,
         })
     }
 
@@ -185,13 +193,6 @@ impl<'a> Pool<'a> {
         });
         found
     }
-}
-
-/// The price of the cheapest available offering of the capacity type, or of the cheapest probe if none is available.
-pub(crate) fn price_of(offerings: &[UsableOffering], capacity_type: CapacityType) -> Option<UsdPerHour> {
-    let of = offerings.iter().filter(|offering| offering.capacity_type == capacity_type);
-    let surest = of.clone().map(|offering| offering.asked).min()?;
-    of.filter(|offering| offering.asked == surest).filter_map(|offering| offering.price).min()
 }
 
 /// An offering as claims have it.

@@ -34,6 +34,8 @@ pub struct ProvisionInput {
     pub pools: Vec<PoolInput>,
     /// NodePools of a fixed number of nodes (`spec.replicas`): nothing is planned for them yet.
     pub static_pools: BTreeSet<NodePoolName>,
+    /// NodePools that are being deleted.
+    pub leaving_pools: BTreeSet<NodePoolName>,
     /// DaemonSets: overhead on every node that they run on.
     pub daemon_sets: Vec<DaemonSet>,
     /// Where volumes bind pods to.
@@ -142,8 +144,12 @@ pub struct PoolInput {
     pub pool: NodePool,
     /// All instance types, as nodes of the pool's class; unavailable offerings are marked.
     pub types: Arc<Vec<InstanceTypeOption>>,
-    /// Capacity of the pool's nodes and claims, `nodes` among it.
+    /// Capacity of the pool's nodes and claims that stay, `nodes` among it.
     pub usage: ResourceList,
+    /// The same of those that leave.
+    pub leaving: ResourceList,
+    /// What each Node adds to `usage`, by name. Only of pools with limits.
+    pub charges: BTreeMap<String, ResourceList>,
     /// Whether claims can be made of it.
     pub readiness: PoolReadiness,
     /// How many nodes the cluster's registry still allows; `None` for no bound.

@@ -1,9 +1,11 @@
 //! The limits on launches: a pool's own, and those of the cluster's stack, which all pools share.
 //!
 //! Decides what a node of a type charges against each limit, and what is left of it. It doesn't decide which types are
-//! tried.
+//! tried, or which nodes leave.
 //!
-//! Invariant: a claim charges each limit at most as much as the type that it is packed on, whichever of its types it gets.
+//! Invariants: a claim charges each limit at most as much as the type that it is packed on, whichever of its types it
+//! gets; the nodes of a pool that stay keep its limits, and with the leaving ones twice its limits; each node counts
+//! against the cluster's limits until it is gone.
 
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::quantity::Quantity;
@@ -23,6 +25,17 @@ pub(crate) enum Limit {
     ClusterVcpus,
 }
 
+impl Limit {
+    /// Whether each node takes as much of it as any other.
+    pub(crate) fn counts_nodes(&self) -> bool {
+        match self {
+            Self::Pool(name) => *name == ResourceName::NODES,
+            Self::ClusterNodes => true,
+            Self::ClusterVcpus => false,
+        }
+    }
+}
+
 /// What some claims take of the cluster's limits, in nanos.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ClusterUse {
@@ -35,6 +48,12 @@ impl ClusterUse {
     pub(crate) fn add(&mut self, capacity: &ResourceList) {
         self.nodes = self.nodes.saturating_add(one());
         self.vcpus = self.vcpus.saturating_add(capacity.get(&ResourceName::CPU).nanos());
+    }
+
+    /// Puts a claim on a larger type.
+    pub(crate) fn grow(&mut self, from: &ResourceList, to: &ResourceList) {
+        let vcpus = |capacity: &ResourceList| capacity.get(&ResourceName::CPU).nanos();
+        self.vcpus = self.vcpus.saturating_add(vcpus(to)).saturating_sub(vcpus(from));
     }
 
     /// The rest of the limits of a pool's cluster; nothing where there is no limit.
@@ -58,10 +77,14 @@ impl ClusterUse {
     }
 }
 
-/// The rest of the pool's limits, in nanos: its own, then the cluster's.
+/// The rest of the pool's limits, in nanos: its own, then the cluster's. Leaving nodes leave room for their replacements;
+/// but nodes that can't drain don't let the pool grow for ever.
 pub(crate) fn limits_left(input: &PoolInput, spent: &Spent) -> Vec<(Limit, i128)> {
-    let usage = spent.usage(input);
-    let left = |name: &ResourceName, limit: Quantity| limit.saturating_sub(usage.get(name)).nanos();
+    let (stays, all) = (spent.staying(input), spent.present(input));
+    let left = |name: &ResourceName, limit: Quantity| {
+        let with_leaving = limit.saturating_mul(2).saturating_sub(all.get(name));
+        limit.saturating_sub(stays.get(name)).nanos().min(with_leaving.nanos())
+    };
     let own = input.pool.limits.iter().map(|(name, limit)| (Limit::Pool(name.clone()), left(name, limit)));
     own.chain(spent.of_cluster().left(input)).collect()
 }

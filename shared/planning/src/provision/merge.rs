@@ -141,8 +141,8 @@ pub(crate) fn stays_flexible(pool: &Pool<'_>, members: &[Member<'_>], draft: &Dr
         return true;
     }
     let need = sum(members, &draft.counts);
-    let available = pool.types.iter().zip(&class.prices).filter(|(_, price)| price.is_some());
-    available.filter(|(one, _)| within(&need, &one.room)).take(FLEXIBLE_TYPES).count() == FLEXIBLE_TYPES
+    let available = class.rooms.iter().zip(&class.prices).filter(|(_, price)| price.is_some());
+    available.filter(|(room, _)| within(&need, &room.amounts)).take(FLEXIBLE_TYPES).count() == FLEXIBLE_TYPES
 }
 
 /// Whether the pods' rules allow them on one node. Pods that need others beside them have them already.
@@ -178,7 +178,7 @@ fn union(pool: &mut Pool<'_>, members: &[Member<'_>], a: &Draft, b: &Draft) -> O
     let need = sum(members, &counts);
     let joined = pool.class(class)?;
     // The front is sorted by price.
-    let holds = |index: &&usize| pool.types.get(**index).is_some_and(|one| within(&need, &one.room));
+    let holds = |index: &&usize| joined.holds(**index, &need);
     let type_index = *joined.front.iter().find(holds)?;
     let price = pool.price(class, type_index)?;
     Some(Draft { class, type_index, price, counts, times: 1, reservation: None })

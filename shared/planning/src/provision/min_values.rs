@@ -10,7 +10,7 @@ use tenon_domain::registry::MinValuesPolicy;
 use tenon_domain::requirement::{Requirement, Requirements};
 
 use super::draft::Draft;
-use super::pool::{Pool, Type};
+use super::pool::{EquivalenceClass, Pool, Type};
 use super::report::Reason;
 
 /// A key with fewer values than it must have.
@@ -26,12 +26,32 @@ impl Pool<'_> {
         self.offered.iter().any(|requirement| requirement.min_values().is_some())
     }
 
-    /// Whether a claim of a type with such pods satisfies `minValues`.
-    pub(crate) fn satisfies_min_values(&self, class: usize, chosen: usize, need: &[i64]) -> bool {
-        self.class(class).is_some_and(|class| {
-            let types = self.holding(class, self.open, chosen, need);
-            self.unmet_min_values(&class.merged, &types).next().is_none()
-        })
+    /// How many values a claim of a type with such pods lacks of `minValues`, over all keys.
+    pub(crate) fn lacking_values(&self, class: usize, chosen: usize, need: &[i64]) -> usize {
+        let Some(class) = self.class(class) else { return usize::MAX };
+        self.lacking(class, &self.holding(class, self.open, chosen, need))
+    }
+
+    /// How many values all types of a class lack for a pod, whatever limits leave of them; none where no pod waits for
+    /// values.
+    pub(crate) fn least_lacking(&self, class: usize, need: &[i64]) -> usize {
+        let waits = match self.min_values {
+            MinValuesPolicy::Strict => self.has_min_values(),
+            MinValuesPolicy::BestEffort => false,
+        };
+        let Some(class) = self.class(class).filter(|_| waits) else { return 0 };
+        let types = self.types.iter().enumerate();
+        let types = types.filter(|(index, _)| class.prices.get(*index).is_some_and(Option::is_some));
+        let types: Vec<&Type<'_>> =
+            types.filter(|(index, _)| class.holds(*index, need)).map(|(_, one)| one).collect();
+        self.lacking(class, &types)
+    }
+
+    fn lacking(&self, class: &EquivalenceClass, types: &[&Type<'_>]) -> usize {
+        let lacking = |unmet: UnmetMinValues<'_>| {
+            usize::try_from(unmet.least).unwrap_or(usize::MAX).saturating_sub(unmet.values)
+        };
+        self.unmet_min_values(&class.merged, types).map(lacking).fold(0, usize::saturating_add)
     }
 
     /// The keys for which the types don't satisfy `minValues`.
@@ -57,6 +77,20 @@ impl Pool<'_> {
             }),
             MinValuesPolicy::BestEffort => None,
         }
+    }
+
+    /// Why pods wait for more values of these types, which all are within the limits: a claim is of those that charge
+    /// every limit at most as much as one of them.
+    pub(crate) fn refusal_within_limits(&self, merged: &Requirements, types: &[&Type<'_>]) -> Option<Reason> {
+        let charges: BTreeSet<&[i128]> = types.iter().map(|one| one.charges.as_slice()).collect();
+        let mut nearest = None;
+        for most in charges {
+            let charges_less =
+                |one: &&&Type<'_>| one.charges.iter().zip(most).all(|(charge, most)| charge <= most);
+            let together: Vec<&Type<'_>> = types.iter().filter(charges_less).copied().collect();
+            nearest = nearest.max(Some(self.min_values_refusal(merged, &together)?));
+        }
+        nearest
     }
 
     /// How many values of a key the types have.

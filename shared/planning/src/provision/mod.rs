@@ -9,11 +9,17 @@
 //! Source: kubernetes-sigs/karpenter `pkg/controllers/provisioning/scheduling`. How many pods go on one claim is our
 //! own rule (module `pack`).
 
+mod alternatives;
 mod attachments;
+mod daemons;
 mod dense;
 mod diagnose;
 mod domains;
 mod draft;
+mod elders;
+mod ends;
+mod exclusions;
+mod exclusive;
 mod existing;
 pub mod explain;
 mod fill;
@@ -31,13 +37,16 @@ mod offers;
 mod open;
 pub mod output;
 mod pack;
+mod picky;
 mod pool;
 mod probe;
+mod purchase;
 mod reason_words;
 mod repack;
 pub mod report;
 mod reserved;
 mod rest;
+mod resting;
 mod restrict;
 mod round;
 mod sample;
@@ -46,7 +55,9 @@ mod steps;
 mod top_up;
 mod topology;
 mod trials;
+mod turns;
 mod volumes;
+mod waiting;
 mod ways;
 
 use std::collections::BTreeSet;
@@ -54,8 +65,7 @@ use std::sync::Arc;
 
 use tenon_domain::api::Pod;
 use tenon_domain::evidence::Waiting;
-use tenon_domain::id::ClaimName;
-use tenon_domain::labels;
+use tenon_domain::id::{ClaimName, Uid};
 use tenon_domain::registry::MinValuesPolicy;
 
 pub use explain::{
@@ -70,23 +80,30 @@ pub use output::{AskReason, Placement, PlannedClaim, ProvisionPlan, UsableOfferi
 pub use report::{PlanCompletion, ProvisionReport, Reason, Unschedulable, UnschedulableCause};
 pub use sample::sample;
 pub use shared::{ClaimOfferings, Shared};
+pub use steps::StepsRanOut;
 pub use trials::PlanTrials;
 
+pub(crate) use daemons::Daemon;
 pub(crate) use dense::{Dimensions, within};
-pub(crate) use needs::{Daemon, PodGroup, counted, groups};
+pub(crate) use needs::{PodGroup, counted, groups};
 pub(crate) use pool::Pool;
+pub(crate) use purchase::{DearSpot, bought};
 pub(crate) use topology::census;
 pub(crate) use ways::Ways;
 
 use attachments::VolumeLimits;
+use elders::PodsByAge;
+use ends::{DomainEnd, RefusedGroup};
+use exclusions::EndedPlan;
 use existing::Rooms;
 use limits::ClusterUse;
 use reserved::ReservedRoom;
 use rest::Rest;
-use round::{PlanAttempt, PlanState};
+use round::{Growth, PlanAttempt, PlanState};
 use steps::Steps;
 use topology::census::Census;
 use trials::Spent;
+use waiting::WaitingGroups;
 use ways::WaysTable;
 
 /// Plans for the input's pods: existing room first, then new claims of the first pool that accepts (weight
@@ -113,6 +130,7 @@ pub(crate) fn plan_scope<'a>(
     if !pools.iter_mut().all(|pool| pool.begin_another(&measures.spent)) {
         pools.clear();
     }
+    let by_age = PodsByAge::of(&groups);
     let mut attempt = PlanAttempt {
         input,
         scope,
@@ -125,20 +143,33 @@ pub(crate) fn plan_scope<'a>(
             claims: Vec::new(),
             of_cluster: ClusterUse::default(),
             open: Vec::new(),
+            growth: Growth::No,
             rooms: Rooms::of(scope, measures, &residents),
             census: Census::of(scope, &residents, &keys(&groups)),
         },
         rest: Rest::of(groups),
     };
     attempt.run();
-    let PlanAttempt { pools, mut placements, state: PlanState { steps, claims, .. }, rest, .. } = attempt;
+    let PlanAttempt { pools, mut placements, state, mut rest, .. } = attempt;
+    let PlanState { steps, mut claims, census, .. } = state;
+    by_age.give(&mut rest, &mut placements, &mut claims);
     placements.sort();
     let mut back_at = BTreeSet::new();
-    for (group, undealt) in rest.refused() {
-        let causes = causes(input, pools, group, undealt);
+    let refused: Vec<RefusedGroup<'_, '_>> = rest.refused().collect();
+    let unplanned: BTreeSet<&Uid> = unschedulable.iter().map(|one| &one.pod.uid).collect();
+    let unplanned: Vec<&Pod> = scope.pods.iter().filter(|pod| unplanned.contains(&pod.uid)).collect();
+    let ended = EndedPlan {
+        census: &census,
+        steps: &steps,
+        ways: &measures.ways,
+        waiting: WaitingGroups::of(&refused, &unplanned, &selectors),
+        now: input.now,
+    };
+    for refused in &refused {
+        let causes = causes(input, pools, refused, &ended);
         back_at.extend(causes.iter().filter_map(|cause| cause.reason.ends_at()));
-        let refused = group.pods.iter();
-        unschedulable.extend(refused.map(|pod| Unschedulable { pod: counted(pod), causes: causes.clone() }));
+        let pods = refused.group.pods.iter();
+        unschedulable.extend(pods.map(|pod| Unschedulable { pod: counted(pod), causes: causes.clone() }));
     }
     unschedulable.sort();
     let outcome = steps.outcome();
@@ -197,7 +228,7 @@ pub(crate) fn measures<'a>(
     input: &'a ProvisionInput,
     pods: impl IntoIterator<Item = &'a Pod>,
 ) -> InputMeasures<'a> {
-    let daemons = needs::daemons(&input.daemon_sets);
+    let daemons = daemons::daemons(&input.daemon_sets);
     let pods: Vec<&Pod> = pods.into_iter().collect();
     let requests = pods.iter().map(|pod| &pod.shape.requests);
     let dimensions = Dimensions::of(requests.chain(daemons.iter().map(|daemon| daemon.requests)));
@@ -225,28 +256,38 @@ fn count(length: usize) -> u32 {
 
 fn causes(
     input: &ProvisionInput,
-    pools: &[Pool<'_>],
-    group: &PodGroup<'_>,
-    undealt: Option<&str>,
+    pools: &mut [Pool<'_>],
+    refused: &RefusedGroup<'_, '_>,
+    ended: &EndedPlan<'_>,
 ) -> Vec<UnschedulableCause> {
     if pools.is_empty() {
         let reason = if input.static_pools.is_empty() {
-            Reason::NoNodePool
+            Reason::NoNodePool { leaving: input.leaving_pools.iter().cloned().collect() }
         } else {
             Reason::OnlyStaticNodePools { pools: input.static_pools.iter().cloned().collect() }
         };
         return vec![UnschedulableCause { pool: None, reason }];
     }
-    let causes: Vec<UnschedulableCause> =
+    let RefusedGroup { group, end, .. } = *refused;
+    let found: Vec<Option<Reason>> =
         pools.iter().map(|pool| diagnose::cause(pool, group, input.now)).collect();
-    // Where a pool has all that a pod asks for, only its neighbours can be in the way.
-    let fits = causes.iter().any(|cause| cause.reason == Reason::StepBudgetExhausted);
-    match undealt.or_else(|| group.needs_neighbours().then_some(labels::HOSTNAME)) {
-        Some(key) if fits => {
-            let reason =
-                Reason::NoDomain { key: key.to_owned(), rules: group.rules_text(key), lack: group.lack(key) };
-            vec![UnschedulableCause { pool: None, reason }]
-        }
+    // Where a pool has all that a pod asks for, only its neighbours can be in the way, or the limit of a pool that alone
+    // has the domains which they leave.
+    let fits = found.iter().any(Option::is_none);
+    let unfinished = || ended.steps.ran_out().map_or(Reason::NoRoomBesideOthers, Reason::StepBudgetExhausted);
+    let of_pool = |(pool, reason): (&Pool<'_>, Option<Reason>)| UnschedulableCause {
+        pool: Some(pool.input.pool.name.clone()),
+        reason: reason.unwrap_or_else(unfinished),
+    };
+    let causes: Vec<UnschedulableCause> = pools.iter().zip(found).map(of_pool).collect();
+    if !fits {
+        return causes;
+    }
+    let limits = causes.iter().filter(|cause| cause.reason.is_limit() && end == DomainEnd::Limit);
+    let limits: Vec<UnschedulableCause> = limits.cloned().collect();
+    match exclusions::no_domain(pools, refused, ended) {
+        Some(no_domain) if limits.is_empty() || no_domain.whatever_limits => no_domain.causes,
+        Some(_) | None if !limits.is_empty() => limits,
         Some(_) | None => causes,
     }
 }

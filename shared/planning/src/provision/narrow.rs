@@ -67,7 +67,9 @@ fn contradiction(pool: &Pool<'_>, group: &PodGroup<'_>, key: &str) -> Option<Str
         let every_type_has_it = pool.input.types.iter().all(|option| {
             option.labels.get(key).is_some_and(|label| !label.is_complement() && !label.is_empty())
         });
-        (all.len() == 1 && pool.offered.contains(key) && every_type_has_it).then(|| {
+        // Nodes have the label of their class whatever their type.
+        let every_node_has_it = every_type_has_it || key == labels::EC2NODECLASS;
+        (all.len() == 1 && pool.offered.contains(key) && every_node_has_it).then(|| {
             format!(
                 "the NodePool's requirements of `{key}`, which allow no value together: widen one of them"
             )
@@ -139,7 +141,8 @@ fn explained(asked: &Requirement, types: &[&InstanceTypeOption], of: TypesOf) ->
         }
         labels::CAPACITY_TYPE if is_reserved(asked) && !known.contains(RESERVED) => {
             "allow others, or let the class have reservations: `ReservedCapacity` of the cluster's stack must be \
-             `Enabled`, and `capacityReservationSelectorTerms` of the EC2NodeClass must select some"
+             `Enabled`, and `capacityReservationSelectorTerms` of the EC2NodeClass must select some that are neither \
+             capacity blocks nor interruptible"
         }
         labels::OS => "correct it, or choose another AMI family in the EC2NodeClass",
         _ => "correct it",

@@ -1,5 +1,4 @@
-//! Requirements of pods and DaemonSets on a node: groups of equal pods, their node affinity as alternatives, host
-//! ports.
+//! Requirements of pods on a node: groups of equal pods, their node affinity as alternatives, host ports.
 //!
 //! Decides which pods are equal to the planner, and which are unsupported. Unsupported constraints are refused by name.
 
@@ -8,7 +7,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenon_domain::api::pod::{HostPort, NodeSelectorTerm};
-use tenon_domain::api::workload::DaemonSet;
 use tenon_domain::api::{Pod, PodShape};
 use tenon_domain::id::Uid;
 use tenon_domain::labels;
@@ -21,8 +19,9 @@ use tenon_domain::taint::Toleration;
 
 use super::attachments::{SharedVolume, VolumeNeed};
 use super::dense::DenseAmounts;
+use super::exclusive;
 use super::input::ProvisionInput;
-use super::report::{DomainLack, Reason, Unschedulable, UnschedulableCause};
+use super::report::{Reason, Unschedulable, UnschedulableCause};
 use super::topology::census::{Resident, is_of_nodes};
 use super::topology::neighbours::NodeRules;
 use super::topology::rules::{Force, PodRule, RuleKind, Rules};
@@ -65,15 +64,12 @@ pub(crate) fn alternatives(shape: &PodShape) -> Vec<Alternative> {
     if shape.required_node_affinity.is_empty() {
         return vec![Alternative { asked: selected, fields: Vec::new() }];
     }
-    let with_term = |term: &NodeSelectorTerm| {
-        let mut asked = selected.clone();
-        term.match_expressions.iter().cloned().for_each(|requirement| asked.add(requirement));
-        Alternative { asked, fields: term.match_fields.clone() }
-    };
+    let with_term =
+        |term: &NodeSelectorTerm| Alternative { asked: selected.clone(), fields: Vec::new() }.and(term);
     // An empty term matches nothing.
     let says_something =
         |term: &&NodeSelectorTerm| !term.match_expressions.is_empty() || !term.match_fields.is_empty();
-    shape.required_node_affinity.iter().filter(says_something).map(with_term).collect()
+    shape.required_node_affinity.iter().filter(says_something).filter_map(with_term).collect()
 }
 
 /// Pods that are equal to the planner.
@@ -141,25 +137,28 @@ impl<'a> PodGroup<'a> {
     }
 
     /// Its rules about domains of a label, in words.
-    pub(crate) fn rules_text(&self, key: &str) -> String {
-        let texts: BTreeSet<String> = self.rules_of(key).map(|rule| rule.kind.to_string()).collect();
+    pub(crate) fn rules_text(&self, key: &str) -> Vec<String> {
+        let text = |rule: &PodRule| match self.own.of_claims.contains(&rule.selector) {
+            true => "its volume that other pods use".to_owned(),
+            false => rule.kind.to_string(),
+        };
+        let texts: BTreeSet<String> = self.rules_of(key).map(text).collect();
         match texts.is_empty() {
-            true => "the anti-affinity of other pods".to_owned(),
-            false => texts.into_iter().collect::<Vec<_>>().join(" and "),
+            true => vec!["the anti-affinity of other pods".to_owned()],
+            false => texts.into_iter().collect(),
         }
     }
 
-    /// What it lacks where no domain of a label is right for it.
-    pub(crate) fn lack(&self, key: &str) -> DomainLack {
-        let required = || self.rules_of(key).filter(|rule| rule.force == Force::Required);
-        let follows = required().next().is_some() && required().all(|rule| rule.kind == RuleKind::With);
-        if !is_of_nodes(key) || !follows {
-            DomainLack::Value
-        } else if required().all(|rule| self.is.contains(&rule.selector)) {
-            DomainLack::RoomWithPeers
-        } else {
-            DomainLack::RoomWithOthers
-        }
+    /// Whether a selector is of pods that share a claim with it.
+    pub(crate) fn shares_claim(&self, selector: SelectorId) -> bool {
+        self.own.of_claims.contains(&selector)
+    }
+
+    /// Whether a new node alone is no place for it: it needs pods of others there.
+    pub(crate) fn needs_others(&self) -> bool {
+        let of_nodes = self.rules.iter().filter(|rule| is_of_nodes(&rule.key));
+        let mut with = of_nodes.filter(|rule| rule.kind == RuleKind::With && rule.force == Force::Required);
+        with.any(|rule| !self.is.contains(&rule.selector))
     }
 
     /// Whether it has a preference left.
@@ -180,7 +179,7 @@ impl<'a> PodGroup<'a> {
         self.node_rules = Arc::new(NodeRules::of(on_nodes, self.node_rules.is.clone()));
         self.alternatives = match self.own.preferred_node(self.given_up) {
             None => Arc::clone(&self.required),
-            Some(term) => ways.of(self.required.iter().map(|one| one.and(term)).collect()),
+            Some(term) => ways.of(self.required.iter().filter_map(|one| one.and(term)).collect()),
         };
     }
 
@@ -208,12 +207,26 @@ impl<'a> PodGroup<'a> {
 }
 
 impl Alternative {
-    /// This and a term of a node selector.
-    fn and(&self, term: &NodeSelectorTerm) -> Self {
+    /// This and a term of a node selector; `None` if they contradict each other about a label that a node may lack.
+    fn and(&self, term: &NodeSelectorTerm) -> Option<Self> {
         let mut both = self.clone();
-        term.match_expressions.iter().cloned().for_each(|requirement| both.asked.add(requirement));
         both.fields.extend(term.match_fields.iter().cloned());
-        both
+        // Every new node has the well-known labels: there the refusal names what contradicts what.
+        let possible = term
+            .match_expressions
+            .iter()
+            .all(|asked| both.ask(asked.clone()) || labels::is_well_known(asked.key()));
+        possible.then_some(both)
+    }
+
+    /// Asks for something besides. Returns whether a node can still have all of it: what has no value in common isn't the
+    /// same as a label that mustn't be there.
+    pub(crate) fn ask(&mut self, requirement: Requirement) -> bool {
+        let key = requirement.key().to_owned();
+        let before = self.asked.get(&key);
+        let may_be_absent = requirement.accepts_absence() && before.is_none_or(Requirement::accepts_absence);
+        self.asked.add(requirement);
+        may_be_absent || self.asked.get(&key).is_some_and(|left| !left.is_empty())
     }
 }
 
@@ -273,7 +286,7 @@ pub(crate) fn groups<'a>(
     (selectors, residents): (&Selectors, &[Vec<Resident>]),
 ) -> (Vec<PodGroup<'a>>, Vec<Unschedulable>) {
     let scratch = WaysTable::default();
-    let (equal, refused) = equal_pods(input, scope.pods, measures, (&scratch, selectors));
+    let (equal, refused) = equal_pods(input, scope, measures, (&scratch, selectors));
     let of_groups = equal.iter().flat_map(|one| one.own.on_nodes());
     let of_residents = residents.iter().flatten().flat_map(Resident::on_nodes);
     let on_nodes: BTreeSet<SelectorId> = of_groups.chain(of_residents).collect();
@@ -318,17 +331,23 @@ pub(crate) fn groups<'a>(
 /// The pods by what equal ones share, and those that can't be planned for.
 fn equal_pods<'a>(
     input: &ProvisionInput,
-    all: &'a [Pod],
+    scope: &Scope<'a>,
     measures: &InputMeasures<'_>,
     (ways, selectors): (&WaysTable, &Selectors),
 ) -> (Vec<EqualPods<'a>>, Vec<Unschedulable>) {
     let volumes = measures.limits.volumes();
     let mut counts = Numbered(BTreeMap::new());
     let mut refused = Vec::new();
+    let mut left_over = exclusive::left_over(scope, volumes, |shape| {
+        unsupported(shape).is_none() && volumes.alternatives(shape).is_ok()
+    });
     // Equal pods share their shape, so what follows from a shape is worked out once.
     let mut by_shape: BTreeMap<*const PodShape, Vec<&'a Pod>> = BTreeMap::new();
-    for pod in all {
-        by_shape.entry(Arc::as_ptr(&pod.shape)).or_default().push(pod);
+    for pod in scope.pods {
+        match left_over.remove(&pod.uid) {
+            Some(reason) => refused.push(refusal(pod, reason)),
+            None => by_shape.entry(Arc::as_ptr(&pod.shape)).or_default().push(pod),
+        }
     }
     let mut requests: BTreeMap<&ResourceList, usize> = BTreeMap::new();
     let (mut owns, mut matching) = (Numbered(BTreeMap::new()), Numbered(BTreeMap::new()));
@@ -339,10 +358,7 @@ fn equal_pods<'a>(
         let (own, counted, required) = match asked_by(shape, input, selectors, volumes) {
             Ok((own, counted, required)) => (owns.number(own), ways.of(counted), ways.of(required)),
             Err(reason) => {
-                refused.extend(pods.iter().map(|pod| Unschedulable {
-                    pod: counted(pod),
-                    causes: vec![UnschedulableCause { pool: None, reason: reason.clone() }],
-                }));
+                refused.extend(pods.iter().map(|pod| refusal(pod, reason.clone())));
                 continue;
             }
         };
@@ -369,6 +385,10 @@ fn equal_pods<'a>(
     (equal.into_values().collect(), refused)
 }
 
+fn refusal(pod: &Pod, reason: Reason) -> Unschedulable {
+    Unschedulable { pod: counted(pod), causes: vec![UnschedulableCause { pool: None, reason }] }
+}
+
 /// The rules of a shape, and its ways to a node, without its volumes and with them.
 fn asked_by(
     shape: &PodShape,
@@ -380,7 +400,7 @@ fn asked_by(
         return Err(reason);
     }
     let placed = volumes.alternatives(shape)?;
-    let mut rules = Rules::of(shape, input, |selector| selectors.id(&selector));
+    let mut rules = Rules::of(shape, input, &selectors.shared, |selector| selectors.id(&selector));
     match input.policies.preferences {
         PreferencePolicy::Respect => {}
         PreferencePolicy::Ignore => rules.soft.clear(),
@@ -421,48 +441,12 @@ fn unsupported(shape: &PodShape) -> Option<Reason> {
     if !shape.scheduling_gates.is_empty() {
         return Some(Reason::SchedulingGated { gates: shape.scheduling_gates.clone() });
     }
-    let field = match (shape.unknown.first(), shape.resource_claims.first()) {
-        (Some(unknown), _) => unknown.clone(),
-        (None, Some(_)) => "spec.resourceClaims".to_owned(),
+    let (field, meant) = match (shape.unknown.first(), shape.resource_claims.first()) {
+        (Some(unknown), _) => (unknown.clone(), shape.meant),
+        (None, Some(_)) => ("spec.resourceClaims".to_owned(), None),
         (None, None) => return None,
     };
-    Some(Reason::UnsupportedConstraint { field })
-}
-
-/// A DaemonSet, and its pod's share of each node.
-#[derive(Debug)]
-pub(crate) struct Daemon<'a> {
-    /// The requests of its pod.
-    pub(crate) requests: &'a ResourceList,
-    /// Ways to satisfy its affinity, host names left out: a template names none, its pods are each given one.
-    pub(crate) alternatives: Vec<Requirements>,
-    /// Its tolerations.
-    pub(crate) tolerations: &'a [Toleration],
-    /// Its host ports.
-    pub(crate) host_ports: &'a BTreeSet<HostPort>,
-}
-
-/// The DaemonSets, by namespace and name.
-pub(crate) fn daemons(daemon_sets: &[DaemonSet]) -> Vec<Daemon<'_>> {
-    let mut sorted: Vec<&DaemonSet> = daemon_sets.iter().collect();
-    sorted.sort_by(|a, b| (&a.meta.namespace, &a.meta.name).cmp(&(&b.meta.namespace, &b.meta.name)));
-    let without_host = |alternative: Alternative| {
-        let mut asked = alternative.asked;
-        asked.remove(labels::HOSTNAME);
-        asked
-    };
-    let daemon = |set: &'_ DaemonSet| -> Vec<Requirements> {
-        alternatives(&set.template).into_iter().map(without_host).collect()
-    };
-    sorted
-        .into_iter()
-        .map(|set| Daemon {
-            requests: &set.template.requests,
-            alternatives: daemon(set),
-            tolerations: &set.template.tolerations,
-            host_ports: &set.template.host_ports,
-        })
-        .collect()
+    Some(Reason::UnsupportedConstraint { field, meant })
 }
 
 /// Whether two sets of host ports can't be on one node: the same port and protocol, on one address or on all of them.

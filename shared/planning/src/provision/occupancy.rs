@@ -2,12 +2,13 @@
 //!
 //! Decides nothing: sums say what fits beside them, shapes say who may be their neighbour.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tenon_domain::api::Pod;
 use tenon_domain::api::PodShape;
-use tenon_domain::api::pod::HostPort;
+use tenon_domain::api::pod::{HostPort, PodVolume};
+use tenon_domain::id::NamespacedName;
 use tenon_domain::resources::ResourceList;
 
 /// The pods of a node, and those that are promised to it.
@@ -17,6 +18,8 @@ pub struct Occupancy {
     used: ResourceList,
     daemon_used: ResourceList,
     host_ports: BTreeSet<HostPort>,
+    /// By PersistentVolumeClaim, a pod that uses it and isn't terminating.
+    claims: BTreeMap<NamespacedName, NamespacedName>,
 }
 
 impl Occupancy {
@@ -32,10 +35,13 @@ impl Occupancy {
     pub fn extend<'p>(&mut self, pods: impl IntoIterator<Item = &'p Pod>) {
         for pod in pods {
             self.add(&pod.shape);
+            if pod.deleted_at.is_none() {
+                self.claims.extend(claims_of(&pod.shape).map(|claim| (claim, pod.name.clone())));
+            }
         }
     }
 
-    /// Adds a pod of a shape.
+    /// Adds a pod of a shape. Who uses its claims stays unknown.
     pub fn add(&mut self, shape: &Arc<PodShape>) {
         self.used.add(&shape.requests);
         if shape.is_of_daemon_set() {
@@ -68,4 +74,20 @@ impl Occupancy {
     pub const fn host_ports(&self) -> &BTreeSet<HostPort> {
         &self.host_ports
     }
+
+    /// A pod that uses a PersistentVolumeClaim, and isn't terminating.
+    #[must_use]
+    pub fn user_of(&self, claim: &NamespacedName) -> Option<&NamespacedName> {
+        self.claims.get(claim)
+    }
+}
+
+/// The PersistentVolumeClaims that a pod names. An ephemeral volume's claim is the pod's own.
+pub(crate) fn claims_of(shape: &PodShape) -> impl Iterator<Item = NamespacedName> {
+    shape.volumes.iter().filter_map(|volume| match volume {
+        PodVolume::Claim(name) => {
+            Some(NamespacedName { namespace: shape.namespace.clone(), name: name.clone() })
+        }
+        PodVolume::Ephemeral { .. } => None,
+    })
 }

@@ -12,11 +12,13 @@ use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::Requirements;
 use tenon_domain::resources::{ResourceList, ResourceName};
 
+use super::daemons::TypeRoom;
 use super::dense::within;
 use super::draft::Draft;
 use super::finish::{MAX_INSTANCE_TYPES, narrowed, usable_offering};
 use super::output::UsableOffering;
-use super::pool::{Pool, UNKNOWN_PRICE};
+use super::pool::Pool;
+use super::purchase::{DearSpot, PurchaseRank};
 use super::shared::{ClaimOfferings, Shared};
 
 /// The order of overheads: the least has the least CPU and memory; overheads differ only by whole DaemonSets.
@@ -79,13 +81,14 @@ impl Pool<'_> {
         if choices.has_reserved {
             return None;
         }
-        let chosen = self.types.get(draft.type_index)?;
+        let class = self.class(draft.class)?;
+        let (chosen, chosen_room) = (self.types.get(draft.type_index)?, class.room(draft.type_index)?);
         let holds = |index: &&usize| {
-            self.types.get(**index).is_some_and(|one| {
-                within(need, &one.room)
+            self.types.get(**index).zip(class.room(**index)).is_some_and(|(one, room)| {
+                within(need, &room.amounts)
                     && one.charges.iter().zip(&chosen.charges).all(|(charge, most)| charge <= most)
-                    && (Arc::ptr_eq(&one.host_ports, &chosen.host_ports)
-                        || one.host_ports.is_subset(&chosen.host_ports))
+                    && (Arc::ptr_eq(&room.host_ports, &chosen_room.host_ports)
+                        || room.host_ports.is_subset(&chosen_room.host_ports))
             })
         };
         let types: Vec<usize> =
@@ -123,15 +126,16 @@ impl Pool<'_> {
         let allowed = |place: usize| class.allowed.get(place) == Some(&true);
         let mut offerings: Vec<Arc<[UsableOffering]>> = Vec::with_capacity(types.len());
         let mut seen = vec![false; self.places.len()];
-        let mut cheapest: BTreeMap<CapacityType, u64> = BTreeMap::new();
-        let mut least_overhead: Option<usize> = None;
+        let dear = DearSpot::of(&class.merged);
+        let mut bought: Option<PurchaseRank> = None;
+        let mut least_overhead: Option<&TypeRoom> = None;
         for index in types {
             let one = self.types.get(*index)?;
             let own = || one.offerings.iter().filter(|of| allowed(of.place));
             for of in own() {
                 seen.iter_mut().skip(of.place).take(1).for_each(|seen| *seen = true);
-                let price = cheapest.entry(of.capacity_type).or_insert(UNKNOWN_PRICE);
-                *price = of.price.min(*price);
+                let rank = dear.rank(of.capacity_type, of.price);
+                bought = Some(bought.map_or(rank, |first| first.min(rank)));
             }
             let made = choices.offerings.get_mut(*index)?;
             let chunk = made.get_or_insert_with(|| {
@@ -142,9 +146,9 @@ impl Pool<'_> {
                 all.into()
             });
             offerings.push(Arc::clone(chunk));
-            let least = least_overhead.and_then(|least| self.types.get(least));
-            if least.is_none_or(|least| one.overhead_rank < least.overhead_rank) {
-                least_overhead = Some(*index);
+            let room = class.room(*index)?;
+            if least_overhead.is_none_or(|least| room.overhead_rank < least.overhead_rank) {
+                least_overhead = Some(room);
             }
         }
         let places = || self.places.iter().zip(&seen).filter(|(_, seen)| **seen).map(|(place, _)| place);
@@ -152,16 +156,14 @@ impl Pool<'_> {
         let capacity_types: BTreeSet<CapacityType> = places().map(|place| place.capacity_type).collect();
         let types = types.iter().filter_map(|index| self.types.get(*index));
         let names: Vec<InstanceType> = types.map(|one| one.option.facts.name.clone()).collect();
-        let price =
-            cheapest.first_key_value().map(|(_, price)| *price).filter(|price| *price < UNKNOWN_PRICE);
         Some(SharedPart {
             requirements: narrowed(&class.merged, &names, &zones, &capacity_types).into(),
             instance_types: names.into(),
             offerings: ClaimOfferings::of(offerings),
             zones,
             capacity_types,
-            price: price.map(UsdPerHour::from_nanos),
-            least_overhead: self.types.get(least_overhead?)?.overhead.clone(),
+            price: bought.and_then(PurchaseRank::known_price),
+            least_overhead: least_overhead?.overhead.clone(),
         })
     }
 }

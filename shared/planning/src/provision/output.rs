@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use tenon_domain::catalog::{CapacityType, InstanceTypeOption, OfferedReservation, Offering};
 use tenon_domain::claim::{MinValuesState, Terms};
-use tenon_domain::class_hash::PoolHash;
+use tenon_domain::class_hash::{FieldDigests, PoolHash};
 use tenon_domain::id::{ClaimName, InstanceType, NodeClassName, NodePoolName, Zone, ZoneId};
 use tenon_domain::launch::CountedPod;
 use tenon_domain::money::UsdPerHour;
@@ -44,6 +44,8 @@ pub struct PlannedClaim {
     pub pool: NodePoolName,
     /// The hash of its pool's template.
     pub pool_hash: PoolHash,
+    /// Digests of the fields of its pool's template.
+    pub pool_fields: FieldDigests,
     /// Its node class.
     pub class: NodeClassName,
     /// `spec.requirements` of the NodeClaim.
@@ -72,8 +74,8 @@ pub struct PlannedClaim {
     pub pods: Vec<CountedPod>,
     /// Requests of its pods and of the DaemonSets that run on any of its types, `pods` among them.
     pub requests: ResourceList,
-    /// The price of the cheapest offering of the fleet's first capacity type, among available offerings if there are
-    /// any.
+    /// The price of the offering that its launch would buy first (module `purchase`), among available offerings if there
+    /// are any.
     pub price: Option<UsdPerHour>,
 }
 

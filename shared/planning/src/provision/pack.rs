@@ -8,18 +8,18 @@
 //! doesn't decide which pods fill a type (`fill`), nor does it look at single groups: those that are the same to a claim
 //! are one (`lanes`).
 //!
-//! So every machine pays for itself by its pods, and the last few pods get a small one.
+//! So every machine pays for itself by its pods, and the last few pods get a small one. Where a limit on the number of nodes
+//! leaves pods without a place, claims that hold the most pods are tried, too.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tenon_domain::registry::MinValuesPolicy;
-
-use super::dense::{times_fit, within};
+use super::dense::times_fit;
 use super::draft::{Draft, Member, sum};
 use super::fill::{Fill, Filling, PackPattern, Scratch};
 use super::lanes::{Buckets, Lanes};
 use super::merge::merge;
+use super::picky::picky_draft;
 use super::pool::Pool;
 use super::repack::repack;
 use super::steps::Steps;
@@ -46,6 +46,8 @@ pub(crate) struct Effort {
 
 /// About a tenth of a second.
 const USUAL: Effort = Effort { steps: 1_600_000, for_alike: 5, idle_tries: 4 };
+/// For more than [`FEW_ENOUGH`] pods: of so many that all differ, a look at each takes longer than it saves.
+const LARGE: Effort = Effort { for_alike: 2, ..USUAL };
 /// A quarter of a second, for [`FEW_ENOUGH`] pods of [`MANY_LANES`] lanes: it takes longer until claims that go together
 /// meet, and the plan costs a percent less.
 const THOROUGH: Effort = Effort { steps: 5_000_000, for_alike: 20, idle_tries: 8 };
@@ -59,15 +61,21 @@ const BY_WORTH: usize = 3;
 const NEARLY_BEST: f64 = 1.05;
 
 /// A pattern with its rank: pods that must be together and aren't in it, price for its worth, price, type.
-struct RankedPattern {
-    rank: (u32, f64, u64, usize),
-    pattern: PackPattern,
+pub(crate) struct RankedPattern {
+    pub(crate) rank: (u32, f64, u64, usize),
+    pub(crate) pattern: PackPattern,
 }
 
 impl RankedPattern {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+    pub(crate) fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let (a, b) = (&self.rank, &other.rank);
         a.0.cmp(&b.0).then_with(|| a.1.total_cmp(&b.1)).then_with(|| (a.2, a.3).cmp(&(b.2, b.3)))
+    }
+
+    /// A claim with these pods.
+    pub(crate) fn into_draft(self) -> Draft {
+        let Self { rank: (_, _, price, type_index), pattern: PackPattern { class, counts, .. } } = self;
+        Draft { class, type_index, price, counts, times: 1, reservation: None }
     }
 }
 
@@ -79,6 +87,16 @@ struct Trying<'t> {
     few: bool,
     /// The most that it may cost.
     most: u64,
+    size: ClaimSize,
+}
+
+/// Which claims come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClaimSize {
+    /// Those that are cheapest for their pods.
+    Cheapest,
+    /// Those whose pods are worth most: there may be only a few.
+    Largest,
 }
 
 /// How pods are packed.
@@ -87,12 +105,13 @@ pub(crate) struct Packing {
     pub(crate) filling: Filling,
     /// The most that all may cost: packing stops once it can't be kept.
     pub(crate) most: u64,
+    pub(crate) size: ClaimSize,
 }
 
 impl Packing {
     /// At any price.
     const fn of(filling: Filling) -> Self {
-        Self { filling, most: u64::MAX }
+        Self { filling, most: u64::MAX, size: ClaimSize::Cheapest }
     }
 }
 
@@ -111,7 +130,7 @@ pub(crate) struct Attempt {
 pub(crate) fn worth(pool: &Pool<'_>, class: usize, need: &[i64]) -> Option<f64> {
     let class = pool.class(class)?;
     let cost = |index: &usize| {
-        let count = times_fit(need, &pool.types.get(*index)?.room);
+        let count = times_fit(need, &class.room(*index)?.amounts);
         // A pod that needs nothing is bounded by nothing; it is worth almost nothing.
         (count > 0).then_some(as_float(class.prices.get(*index).copied().flatten()?) / f64::from(count))
     };
@@ -119,7 +138,7 @@ pub(crate) fn worth(pool: &Pool<'_>, class: usize, need: &[i64]) -> Option<f64> 
 }
 
 #[expect(clippy::cast_precision_loss, reason = "it only ranks patterns: sums that are shown are integers")]
-fn as_float(price: u64) -> f64 {
+pub(crate) fn as_float(price: u64) -> f64 {
     // A free type must not make every pattern equal.
     price.max(1) as f64
 }
@@ -142,6 +161,10 @@ pub(crate) fn pack(pool: &mut Pool<'_>, members: &[Member<'_>], steps: &mut Step
             lanes_of_all.iter().map(|lane| Member { worth: 1.0, ..*lane }).collect();
         for lanes in [lanes_of_all, &equals] {
             others.push(attempt(pool, lanes, Packing::of(Filling::ByWorth), steps));
+        }
+        if pool.limits.iter().any(|(limit, _)| limit.counts_nodes()) && !pool.has_min_values() {
+            let packing = Packing { size: ClaimSize::Largest, ..Packing::of(Filling::InOrder) };
+            others.push(attempt(pool, lanes_of_all, packing, steps));
         }
     }
     for other in others {
@@ -191,7 +214,11 @@ fn packed_again<'m>(
 impl Effort {
     /// Of lanes with so many pods.
     const fn of(lanes: &[Member<'_>], pods: u64) -> Self {
-        if lanes.len() >= MANY_LANES && pods <= FEW_ENOUGH { THOROUGH } else { USUAL }
+        match (pods <= FEW_ENOUGH, lanes.len() >= MANY_LANES) {
+            (true, true) => THOROUGH,
+            (true, false) => USUAL,
+            (false, _) => LARGE,
+        }
     }
 
     /// The steps for making a packing better, where so many are used.
@@ -270,7 +297,8 @@ pub(crate) fn attempt(
             filling: packing.filling,
         };
         let few = pods <= FEW_PODS && packing.most == u64::MAX;
-        let mut trying = Trying { scratch: &mut scratch, steps, few, most: packing.most - spent };
+        let most = packing.most - spent;
+        let mut trying = Trying { scratch: &mut scratch, steps, few, most, size: packing.size };
         let Some(mut draft) = best_draft(pool, &fill, seed, &limits, &mut trying) else {
             refused.iter_mut().skip(seed).take(1).for_each(|refused| *refused = true);
             continue;
@@ -337,16 +365,18 @@ fn best_draft(
 ) -> Option<Draft> {
     let member = fill.members.get(seed)?;
     let picky = pool.has_min_values();
+    let largest = trying.size == ClaimSize::Largest;
     let class = pool.class(member.class)?;
-    let front = if picky || trying.few { &class.front } else { &class.tried };
+    let front = if picky || largest || trying.few { &class.front } else { &class.tried };
     let front = Arc::clone(front);
     let mut ranked: Vec<RankedPattern> = Vec::new();
     let most_worth = if trying.few || trying.most < u64::MAX { fill.most_worth() } else { f64::INFINITY };
     let holds = |type_index: &usize| {
-        pool.types.get(*type_index).is_some_and(|one| {
-            within(member.need, &one.room)
-                && one.charges.iter().zip(limits).all(|(charge, left)| charge <= left)
-        })
+        let within_limits = pool
+            .types
+            .get(*type_index)
+            .is_some_and(|one| one.charges.iter().zip(limits).all(|(charge, left)| charge <= left));
+        within_limits && class.holds(*type_index, member.need)
     };
     let holders: Vec<usize> = front.iter().copied().filter(holds).collect();
     for type_index in holders {
@@ -354,12 +384,17 @@ fn best_draft(
         let price = pool.price(member.class, type_index)?;
         let least = as_float(price) / most_worth;
         if price > trying.most
-            || ranked.first().is_some_and(|best| !picky && best.rank.0 == 0 && best.rank.1 <= least)
+            || ranked
+                .first()
+                .is_some_and(|best| !picky && !largest && best.rank.0 == 0 && best.rank.1 <= least)
             || !trying.steps.take(fill.buckets.len())
         {
             break;
         }
-        let Some(found) = ranked_pattern(pool, fill, seed, type_index, trying.scratch) else { continue };
+        let Some(mut found) = ranked_pattern(pool, fill, seed, type_index, trying.scratch) else { continue };
+        if largest {
+            found.rank.1 = -found.pattern.worth;
+        }
         let at = ranked.partition_point(|other| other.cmp(&found).is_lt());
         // Without `minValues` a few of the best are all that matters.
         if picky || at < BY_WORTH {
@@ -378,25 +413,11 @@ fn best_draft(
         }
     }
     ranked.sort_by(RankedPattern::cmp);
-    let valid = |found: &RankedPattern| {
-        let need = sum(fill.members, &found.pattern.counts);
-        pool.satisfies_min_values(found.pattern.class, found.rank.3, &need)
-    };
-    let chosen = match (picky.then(|| ranked.iter().position(valid)), pool.min_values) {
-        (None, _) | (Some(None), MinValuesPolicy::BestEffort) => 0,
-        (Some(Some(first)), _) => first,
-        (Some(None), MinValuesPolicy::Strict) => return None,
-    };
-    let RankedPattern { rank: (_, _, price, type_index), pattern } = ranked.into_iter().nth(chosen)?;
-    let draft = Draft {
-        class: pattern.class,
-        type_index,
-        price,
-        counts: pattern.counts,
-        times: 1,
-        reservation: None,
-    };
-    Some(if picky { draft } else { on_cheapest(pool, fill.members, limits, draft) })
+    if picky {
+        return picky_draft(pool, fill, limits, ranked, trying.steps);
+    }
+    let draft = ranked.into_iter().next()?.into_draft();
+    Some(on_cheapest(pool, fill.members, limits, draft))
 }
 
 /// A draft on the cheapest type that holds its pods: not every type was tried.
@@ -408,9 +429,11 @@ fn on_cheapest(pool: &Pool<'_>, members: &[Member<'_>], limits: &[i128], draft: 
     };
     let need = sum(members, &draft.counts);
     let holds = |index: &&usize| {
-        pool.types.get(**index).is_some_and(|one| {
-            within(&need, &one.room) && one.charges.iter().zip(limits).all(|(charge, left)| charge <= left)
-        })
+        let within_limits = pool
+            .types
+            .get(**index)
+            .is_some_and(|one| one.charges.iter().zip(limits).all(|(charge, left)| charge <= left));
+        within_limits && class.holds(**index, &need)
     };
     // The front is sorted by price.
     let cheapest = class.front.iter().find(holds);

@@ -1,4 +1,4 @@
-//! A pool prepared for planning: its template's requirements, and each type's room without DaemonSets.
+//! A pool prepared for planning: its template's requirements, and its instance types.
 //!
 //! Decides which instance types are available for requirements, and at which price ([`EquivalenceClass`]). It doesn't decide how
 //! many pods share one.
@@ -8,44 +8,36 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenon_domain::api::NodePool;
-use tenon_domain::api::pod::HostPort;
 use tenon_domain::catalog::{CapacityType, InstanceTypeOption, OfferedReservation, Offering};
 use tenon_domain::id::ReservationId;
 use tenon_domain::labels;
-use tenon_domain::quantity::Quantity;
 use tenon_domain::registry::MinValuesPolicy;
 use tenon_domain::requirement::{Requirement, Requirements, UndefinedKeys};
-use tenon_domain::resources::ResourceList;
-use tenon_domain::taint::tolerates_forbidding;
 
 use super::InputMeasures;
 use super::attachments::{VolumesExceeded, exceeded};
-use super::dense::DenseAmounts;
+use super::daemons::{PoolDaemons, TypeRoom, TypeRooms};
+use super::dense::{DenseAmounts, within};
 use super::domains::DomainAnswers;
 use super::front::{front, thinned};
 use super::input::{PoolInput, PoolReadiness};
 use super::limits::{ClusterUse, Limit, charge, limits_left};
-use super::needs::{Daemon, PodGroup};
-use super::offers::{Offers, OverheadRank, overhead_rank};
+use super::needs::PodGroup;
+use super::offers::Offers;
 use super::open::OpenOfferings;
+use super::purchase::DearSpot;
 use super::trials::Spent;
 
 /// The rank of a price that isn't known: above every known one, and small enough to be added up.
 pub(crate) const UNKNOWN_PRICE: u64 = 1 << 50;
 
-/// An instance type in a pool.
+/// An instance type in a pool. The room of its nodes depends on the claim, by its DaemonSets ([`TypeRoom`]).
 #[derive(Debug)]
 pub(crate) struct Type<'a> {
     /// The type.
     pub(crate) option: &'a InstanceTypeOption,
-    /// The room for pods.
-    pub(crate) room: DenseAmounts,
-    /// The resources of DaemonSets.
-    pub(crate) overhead: ResourceList,
-    /// The order of overheads.
-    pub(crate) overhead_rank: OverheadRank,
-    /// Host ports of the DaemonSets.
-    pub(crate) host_ports: Arc<BTreeSet<HostPort>>,
+    /// How many volumes of each driver its nodes attach.
+    pub(crate) volumes: DenseAmounts,
     /// Its charge against each of the pool's limits.
     pub(crate) charges: Vec<i128>,
     /// Its offerings that count.
@@ -82,6 +74,8 @@ pub(crate) struct Pool<'a> {
     pub(crate) offered: Requirements,
     /// Its instance types, by name.
     pub(crate) types: Vec<Type<'a>>,
+    /// The DaemonSets of its nodes.
+    pub(crate) daemons: PoolDaemons<'a>,
     /// The CSI drivers of the last dimensions of room.
     pub(crate) drivers: Vec<Arc<str>>,
     /// The limits of the pool, with the rest of each, in nanos.
@@ -108,6 +102,8 @@ pub(crate) struct EquivalenceClass {
     pub(crate) merged: Requirements,
     /// By type, the fleet's price; `None` for an unavailable type.
     pub(crate) prices: Vec<Option<u64>>,
+    /// By type, the room of its nodes.
+    pub(crate) rooms: TypeRooms,
     /// By place, whether offerings there are compatible.
     pub(crate) allowed: Vec<bool>,
     /// By type: the capacity type that the fleet would use.
@@ -118,16 +114,25 @@ pub(crate) struct EquivalenceClass {
     pub(crate) tried: Arc<[usize]>,
 }
 
-/// The template's requirements: its own, its labels', and the pool's label.
+/// The template's requirements: its own, its labels', and the labels of the pool and its class, which registration sets
+/// whatever the template says.
 pub(crate) fn offered(pool: &NodePool) -> Requirements {
+    let own = [
+        (labels::NODEPOOL, pool.name.as_str()),
+        (labels::EC2NODECLASS, pool.template.node_class.name.as_str()),
+    ];
     let labels = pool.template.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    let own = [(labels::NODEPOOL, pool.name.as_str())];
+    let labels = labels.filter(|(key, _)| own.iter().all(|(set, _)| set != key));
     pool.template.requirements.clone().and(&Requirements::from_labels(labels.chain(own)))
 }
 
+/// Whether a pool's requirements exclude its own class: none of its nodes would meet them.
+fn excludes_own_class(pool: &NodePool) -> bool {
+    !pool.template.requirements.allows(labels::EC2NODECLASS, pool.template.node_class.name.as_str())
+}
+
 impl<'a> Pool<'a> {
-    /// Prepares a pool. A type runs the DaemonSets that tolerate the template's taints and are compatible with its
-    /// requirements and the type's labels.
+    /// Prepares a pool.
     pub(crate) fn new(input: &'a PoolInput, measures: &InputMeasures<'a>) -> Self {
         Self::open(input, measures, OpenOfferings::Available)
     }
@@ -137,50 +142,23 @@ impl<'a> Pool<'a> {
         let InputMeasures { daemons, dimensions, min_values, limits: volumes, spent, .. } = measures;
         let offered = offered(&input.pool);
         let limits = limits_left(input, spent);
-        let mut options: Vec<&InstanceTypeOption> =
-            input.types.iter().filter(|option| option.labels.intersects(&offered).is_ok()).collect();
+        let goes = |option: &&InstanceTypeOption| {
+            !excludes_own_class(&input.pool) && option.labels.intersects(&offered).is_ok()
+        };
+        let mut options: Vec<&InstanceTypeOption> = input.types.iter().filter(goes).collect();
         options.sort_by(|a, b| a.facts.name.cmp(&b.facts.name));
-        let running: Vec<(&Daemon<'a>, Vec<&Requirements>)> = daemons
-            .iter()
-            .filter(|daemon| tolerates_forbidding(&input.pool.template.taints, daemon.tolerations).is_ok())
-            .map(|daemon| {
-                let goes =
-                    |asked: &&Requirements| offered.is_compatible(asked, UndefinedKeys::WellKnownAreOpen);
-                (daemon, daemon.alternatives.iter().filter(goes).collect())
-            })
-            .collect();
         let mut places = DistinctPlaces::of_those(input, open);
-        let mut shared_ports: Option<Arc<BTreeSet<HostPort>>> = None;
-        let types = options
+        let types: Vec<Type<'a>> = options
             .into_iter()
-            .map(|option| {
-                let mut overhead = ResourceList::new();
-                let mut host_ports = BTreeSet::new();
-                for (daemon, alternatives) in &running {
-                    if alternatives.iter().any(|asked| option.labels.intersects(asked).is_ok()) {
-                        overhead.add(daemon.requests);
-                        host_ports.extend(daemon.host_ports.iter().cloned());
-                    }
-                }
-                let mut room = dimensions.room(&taken_from(&option.allocatable, &overhead));
-                room.extend(volumes.of_type(option));
-                let charges = limits.iter().map(|(name, _)| charge(option, name)).collect();
-                let overhead_rank = overhead_rank(&overhead);
-                let host_ports = match &shared_ports {
-                    Some(known) if **known == host_ports => Arc::clone(known),
-                    Some(_) | None => Arc::clone(shared_ports.insert(Arc::new(host_ports))),
-                };
-                Type {
-                    option,
-                    room,
-                    overhead,
-                    overhead_rank,
-                    host_ports,
-                    charges,
-                    offerings: places.of(option),
-                }
+            .map(|option| Type {
+                option,
+                volumes: volumes.of_type(option),
+                charges: limits.iter().map(|(name, _)| charge(option, name)).collect(),
+                offerings: places.of(option),
             })
             .collect();
+        let taints = &input.pool.template.taints;
+        let daemons = PoolDaemons::of(daemons, &offered, taints, &types, dimensions);
         Self {
             input,
             open,
@@ -189,6 +167,7 @@ impl<'a> Pool<'a> {
             riders_at: None,
             offered,
             types,
+            daemons,
             drivers: volumes.drivers().to_vec(),
             limits,
             places: places.found,
@@ -203,8 +182,20 @@ impl<'a> Pool<'a> {
     }
 
     /// The driver of which a pod has more volumes than a node of a type attaches.
-    pub(crate) fn exceeded_volumes(&self, one: &Type<'_>, group: &PodGroup<'_>) -> Option<VolumesExceeded> {
-        exceeded(&self.drivers, group, &one.room)
+    pub(crate) fn exceeded_volumes(&self, room: &TypeRoom, group: &PodGroup<'_>) -> Option<VolumesExceeded> {
+        exceeded(&self.drivers, group, &room.amounts)
+    }
+
+    /// What a pod can ask for instead, so that fewer DaemonSets run beside it; nothing where all run everywhere.
+    pub(crate) fn beside_daemons(&self, asked: &Requirements) -> Vec<Requirements> {
+        let with = |left_out: Requirements| asked.clone().and(&left_out);
+        let narrowed = self.daemons.left_out().into_iter().map(with);
+        narrowed.filter(|asked| self.offered.is_compatible(asked, UndefinedKeys::WellKnownAreOpen)).collect()
+    }
+
+    /// The room of the types on claims with these requirements.
+    pub(crate) fn rooms(&self, merged: &Requirements) -> TypeRooms {
+        self.daemons.rooms(&self.types, merged)
     }
 
     /// As [`Self::begin_again`], for other pods: the types stay, and what was derived for pods is forgotten, so that the
@@ -247,6 +238,13 @@ impl<'a> Pool<'a> {
         let mut ranked: Vec<_> = open.map(|offering| (offering.rank(), offering)).collect();
         ranked.sort_by_key(|(rank, _)| *rank);
         ranked.into_iter().filter_map(|(_, offering)| offering.reservation.clone()).collect()
+    }
+
+    /// Whether the limits leave room for a node of a type.
+    pub(crate) fn allows_one(&self, type_index: usize) -> bool {
+        let charges = self.types.get(type_index).map(|one| &one.charges);
+        charges
+            .is_some_and(|charges| self.limits.iter().zip(charges).all(|((_, left), charge)| charge <= left))
     }
 
     /// Returns the charges of claims of a type to the limits.
@@ -369,31 +367,43 @@ impl<'a> Pool<'a> {
             return self.classes.get(*id).is_some_and(|class| !class.front.is_empty()).then_some(*id);
         }
         let allowed: Vec<bool> = self.places.iter().map(|offering| offering.goes_with(&merged)).collect();
-        let labelled = self.labelled(&merged);
+        let (labelled, dear) = (self.labelled(&merged), DearSpot::of(&merged));
         let (capacity_types, prices): (Vec<Option<CapacityType>>, Vec<Option<u64>>) = self
             .types
             .iter()
             .zip(labelled)
-            .map(|(one, labelled)| one.first(&allowed).filter(|_| labelled))
+            .map(|(one, labelled)| one.first(&allowed, dear).filter(|_| labelled))
             .map(Option::unzip)
             .unzip();
-        let front = front(&self.types, &prices);
-        let tried = thinned(&self.types, &prices, &front);
+        let rooms = self.rooms(&merged);
+        let front = front(&self.types, &rooms, &prices);
+        let tried = thinned(&rooms, &prices, &front);
         let (id, possible) = (self.classes.len(), !front.is_empty());
         self.by_requirements.insert(merged.clone(), id);
-        self.classes.push(EquivalenceClass { merged, prices, allowed, capacity_types, front, tried });
+        self.classes.push(EquivalenceClass { merged, prices, rooms, allowed, capacity_types, front, tried });
         possible.then_some(id)
     }
 }
 
+impl EquivalenceClass {
+    /// The room of a type's nodes.
+    pub(crate) fn room(&self, type_index: usize) -> Option<&TypeRoom> {
+        self.rooms.get(type_index)
+    }
+
+    /// Whether nodes of a type hold the needed amounts.
+    pub(crate) fn holds(&self, type_index: usize, need: &[i64]) -> bool {
+        self.room(type_index).is_some_and(|room| within(need, &room.amounts))
+    }
+}
+
 impl Type<'_> {
-    /// The fleet's first capacity type, and the price of its cheapest offering.
-    fn first(&self, allowed: &[bool]) -> Option<(CapacityType, u64)> {
-        self.offerings
-            .iter()
-            .filter(|offering| allowed.get(offering.place).copied().unwrap_or(false))
-            .map(|offering| (offering.capacity_type, offering.price))
-            .min()
+    /// What the fleet would buy first: its capacity type and its price.
+    fn first(&self, allowed: &[bool], dear: DearSpot) -> Option<(CapacityType, u64)> {
+        let allowed = |offering: &&CountedOffering| allowed.get(offering.place).copied().unwrap_or(false);
+        let ranks = self.offerings.iter().filter(allowed);
+        let first = ranks.map(|offering| dear.rank(offering.capacity_type, offering.price)).min()?;
+        Some((first.capacity_type, first.price))
     }
 }
 
@@ -430,14 +440,4 @@ impl<'a> DistinctPlaces<'a> {
             })
             .collect()
     }
-}
-
-/// The rest; resources that only the overhead names are overdrawn.
-pub(crate) fn taken_from(allocatable: &ResourceList, overhead: &ResourceList) -> ResourceList {
-    let mut left = allocatable.clone();
-    for (name, _) in overhead.iter().filter(|(name, _)| !allocatable.contains(name)) {
-        left.insert(name.clone(), Quantity::ZERO);
-    }
-    left.subtract(overhead);
-    left
 }

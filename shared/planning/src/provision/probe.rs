@@ -16,12 +16,13 @@ use std::collections::BTreeSet;
 use tenon_domain::catalog::{CapacityType, PriceRank};
 
 use super::draft::{Draft, Member};
-use super::finish::{TypesOffered, price_of};
+use super::finish::TypesOffered;
 use super::input::{PoolStanding, ProvisionInput, Purpose};
 use super::open::OpenOfferings;
 use super::output::AskReason;
 use super::pack;
 use super::pool::{EquivalenceClass, Pool, Type};
+use super::purchase::{DearSpot, bought};
 use super::round::{PlanInProgress, Preference, cheapest_alternative};
 use super::{InputMeasures, PodGroup};
 
@@ -143,8 +144,7 @@ fn matters(pool: &mut Pool<'_>, due: &Pool<'_>, group: &PodGroup<'_>, member: &M
 fn first_capacity_type(pool: &Pool<'_>, class: usize, need: &[i64]) -> Option<CapacityType> {
     let class = pool.class(class)?;
     let of = |index: &usize| {
-        let holds = super::dense::within(need, &pool.types.get(*index)?.room);
-        class.capacity_types.get(*index).copied().flatten().filter(|_| holds)
+        class.capacity_types.get(*index).copied().flatten().filter(|_| class.holds(*index, need))
     };
     class.front.iter().filter_map(of).min()
 }
@@ -159,9 +159,9 @@ impl<'a> Pool<'a> {
         need: &[i64],
         own: TypesOffered<'t, 'a>,
     ) -> TypesOffered<'t, 'a> {
-        let first = own.offerings.iter().map(|offering| offering.capacity_type).min();
-        let (Some(now), Some(capacity_type)) = (self.riders_at, first) else { return own };
-        let bound = PriceRank::of(price_of(&own.offerings, capacity_type));
+        let first = bought(own.offerings.iter(), DearSpot::of(&class.merged));
+        let (Some(now), Some(first)) = (self.riders_at, first) else { return own };
+        let (capacity_type, bound) = (first.capacity_type, PriceRank::of(first.known_price()));
         let along = OpenOfferings::Along { now, capacity_type };
         let more = self.holding(class, along, draft.type_index, need);
         let TypesOffered { types: more, offerings: mut riders } =

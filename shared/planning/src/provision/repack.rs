@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::draft::{Draft, Member};
 use super::fill::Filling;
 use super::merge::stays_flexible;
-use super::pack::{Effort, Packing, attempt, revalue};
+use super::pack::{ClaimSize, Effort, Packing, attempt, revalue};
 use super::pool::Pool;
 use super::steps::Steps;
 
@@ -126,7 +126,8 @@ impl Repacking<'_, '_> {
         taken.iter().for_each(|(draft, count)| pool.refund(draft.type_index, count * sets));
         let (mut better, mut same) = (None, false);
         for _ in 0..PACKINGS {
-            let packing = Packing { filling: Filling::OrderOrWorth, most: before.0 };
+            let packing =
+                Packing { filling: Filling::OrderOrWorth, most: before.0, size: ClaimSize::Cheapest };
             let found = attempt(pool, &members, packing, steps);
             let after = rank(found.drafts.iter().map(|draft| (draft.price, draft.times)));
             if found.waiting.iter().all(|left| *left == 0) && after <= before {

@@ -6,7 +6,7 @@ use std::fmt;
 use jiff::Timestamp;
 use tenon_domain::catalog::Incompatibility;
 use tenon_domain::evidence::Waiting;
-use tenon_domain::id::{NodeClassName, NodePoolName, Zone};
+use tenon_domain::id::{NamespacedName, NodeClassName, NodePoolName, Zone};
 use tenon_domain::journal::{Subject, SubjectKind};
 use tenon_domain::launch::CountedPod;
 use tenon_domain::quantity::Quantity;
@@ -16,6 +16,7 @@ use tenon_domain::resources::ResourceName;
 use tenon_domain::taint::Taint;
 
 use super::input::GuessedVcpus;
+use super::steps::StepsRanOut;
 
 /// The refusals of a plan, and its cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,8 +64,11 @@ pub struct UnschedulableCause {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(const_into_str)]
 pub enum Reason {
-    /// There is no NodePool at all.
-    NoNodePool,
+    /// There is no NodePool that stays.
+    NoNodePool {
+        /// Those that are being deleted.
+        leaving: Vec<NodePoolName>,
+    },
     /// All NodePools are static.
     OnlyStaticNodePools {
         /// Their names.
@@ -79,6 +83,8 @@ pub enum Reason {
     UnsupportedConstraint {
         /// The field.
         field: String,
+        /// The known field that it is probably meant to be.
+        meant: Option<&'static str>,
     },
     /// A PersistentVolumeClaim of the pod doesn't exist.
     VolumeClaimNotFound {
@@ -92,12 +98,19 @@ pub enum Reason {
         /// Why, and what helps.
         why: String,
     },
+    /// Another pod uses a claim of the pod, or gets it first, and only one pod at a time may.
+    VolumeClaimInUse {
+        /// The claim's name.
+        claim: String,
+        /// The other pod.
+        pod: NamespacedName,
+    },
     /// No domain of a label fulfils the pod's rules about other pods.
     NoDomain {
         /// The label.
         key: String,
         /// The rules, in words.
-        rules: String,
+        rules: Vec<String>,
         /// What is missing.
         lack: DomainLack,
     },
@@ -127,6 +140,8 @@ pub enum Reason {
     IncompatibleRequirements {
         /// Each key, with a hint if it is probably mistyped.
         conflicts: Vec<Conflict>,
+        /// The keys of those that only the pod's volumes ask for.
+        of_volumes: Vec<String>,
     },
     /// No instance type has all the labels that the pod and the pool ask for together.
     NoInstanceType {
@@ -153,6 +168,8 @@ pub enum Reason {
     NoOffering {
         /// What of the pool's node class the offered types can't do, if that alone is in the way.
         incompatible: Vec<Incompatibility>,
+        /// Zones that would do, if the class had a subnet there.
+        without_subnet: Vec<Zone>,
     },
     /// The cluster's stack doesn't allow the families of the types that fit and are offered.
     FamiliesNotAllowed {
@@ -194,8 +211,10 @@ pub enum Reason {
         /// What of the counted vCPUs is a guess.
         guessed: Option<GuessedVcpus>,
     },
+    /// The pool has a type for the pod alone, and not beside what else is planned or runs.
+    NoRoomBesideOthers,
     /// The plan's steps ran out first.
-    StepBudgetExhausted,
+    StepBudgetExhausted(StepsRanOut),
 }
 
 /// A volume that can't be used.
@@ -208,14 +227,100 @@ pub enum UnusableVolume {
 }
 
 /// What is missing where no domain of a label is right for a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DomainLack {
+    /// The label: nothing has it.
+    Label,
     /// Another value of the label.
-    Value,
+    Value {
+        /// The values, and what is in the way there.
+        excluded: Vec<ExcludedDomains>,
+        /// Whether values that nothing has yet would be for the pod.
+        reach: DomainReach,
+    },
+    /// Pods that the pod could follow: none runs, none is planned, none waits.
+    Peers,
+    /// Pods that the pod could follow have a place: those that wait have none either.
+    PeersWait {
+        /// Some of them.
+        pods: Vec<String>,
+    },
+    /// The same, and they wait for the pod in turn.
+    PeersWaitBack {
+        /// Some of them.
+        pods: Vec<String>,
+    },
+    /// The label on the Nodes of the pods that the pod follows.
+    LabelOfPeers,
     /// Room on the node that the pod has to share with pods of its kind.
     RoomWithPeers,
     /// A node with room that runs the pods which the pod has to follow.
     RoomWithOthers,
+}
+
+/// Which values of a label a pod may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DomainReach {
+    /// Any.
+    Any,
+    /// Those that its node selector, its node affinity or its volumes name.
+    Chosen,
+}
+
+/// Values of a label that are excluded for the same cause.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExcludedDomains {
+    /// The cause.
+    pub why: DomainExclusion,
+    /// The values. Never empty.
+    pub domains: Vec<String>,
+}
+
+/// Why a value of a label isn't right for a pod. Of several causes the last counts: the others end with less.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DomainExclusion {
+    /// It has so many more pods than the value with the least.
+    Ahead {
+        /// How many.
+        pods: u32,
+    },
+    /// It is full while there are fewer values than the spread asks for.
+    TooFewDomains {
+        /// `minDomains`.
+        min_domains: u32,
+    },
+    /// It has pods that avoid the pod.
+    KeptOut,
+    /// It has pods that the pod avoids.
+    HoldsAvoided,
+    /// It has none of the pods that the pod follows.
+    NoneToFollow,
+    /// The volume that the pod shares with others comes elsewhere.
+    SharedVolumeElsewhere,
+    /// New nodes have it, and not for what the pod selects.
+    NotSelected,
+    /// The pod's volumes can't be attached there.
+    VolumesElsewhere,
+    /// New nodes for the pod have it, and not where rules about other labels keep the pod.
+    OtherRules {
+        /// The values of these labels, in words.
+        beside: String,
+    },
+    /// Rules about another label leave no new node that has it.
+    OtherLabel {
+        /// That label.
+        key: String,
+    },
+    /// Its nodes with room run none of the pods that the pod needs on its node.
+    NoNeighbour,
+    /// Limits leave no room for a new node there.
+    Limited,
+    /// What new nodes there could be can't be had for now.
+    Unavailable,
+    /// Neither its nodes nor new ones have room.
+    NoRoom,
+    /// No NodePool offers it, and its nodes don't take the pod.
+    NotOffered,
 }
 
 /// How much of a resource an instance type lacks for a pod.
@@ -229,6 +334,8 @@ pub struct Shortfall {
     pub allocatable: Quantity,
     /// How much of that DaemonSets request.
     pub daemon_sets: Quantity,
+    /// Their names, where the pod would have room without them.
+    pub in_the_way: Vec<String>,
     /// How much a node has before reserves.
     pub capacity: Quantity,
     /// How much the EC2NodeClass promises, where its Nodes joined with less.
@@ -240,6 +347,12 @@ impl Reason {
     #[must_use]
     pub const fn waiting(&self) -> Option<&Waiting> {
         if let Self::NodeClassNotReady { waiting } = self { Some(waiting) } else { None }
+    }
+
+    /// Whether a limit is in the way, of the pool or of the cluster.
+    #[must_use]
+    pub const fn is_limit(&self) -> bool {
+        matches!(self, Self::LimitsExceeded { .. } | Self::MaxNodesReached | Self::MaxVcpusReached { .. })
     }
 
     /// When it ends by itself, where that is known.
@@ -274,17 +387,27 @@ impl ProvisionReport {
             let subject = Subject { kind: SubjectKind::Pod, name: refused.pod.name.to_string() };
             let reason = refused.reason();
             let sentence = if reason.waiting().is_some() { WAITS } else { "no node for {}" };
-            let found = Finding::refused(subject, reason.into_str(), sentence, refused.message());
+            let found = Finding::refused(subject, reason.into_str(), sentence, refused.message())
+                .next_try(refused.next_try());
             to.tell(found.condition(reason.waiting().and_then(Waiting::condition).unwrap_or_default()));
         }
     }
 }
 
+/// Stands for causes that a pod without a place always has.
+const NO_CAUSE: &Reason = &Reason::NoNodePool { leaving: Vec::new() };
+
 impl Unschedulable {
     /// The cause nearest to success, which represents the pod in reports and metrics.
     #[must_use]
     pub fn reason(&self) -> &Reason {
-        self.causes.iter().map(|cause| &cause.reason).max().unwrap_or(&Reason::NoNodePool)
+        self.causes.iter().map(|cause| &cause.reason).max().unwrap_or(NO_CAUSE)
+    }
+
+    /// When a cause may end by itself, where that is known.
+    #[must_use]
+    pub fn next_try(&self) -> Option<Timestamp> {
+        self.causes.iter().filter_map(|cause| cause.reason.ends_at()).min()
     }
 
     /// One sentence for each cause.

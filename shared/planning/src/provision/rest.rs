@@ -4,7 +4,15 @@
 //! a preference. A group that can do neither is refused. A plan by priority tries the pods of the next lower priority
 //! only then.
 //!
-//! Invariant: each round closes a domain, gives up a preference, goes on to a lower priority or is the last.
+//! A group whose rules ask about pods of others rests where it could be refused: once these have their places, or left room,
+//! it is tried again, as often as that places a pod. In the end claims may come to larger types for pods that must be beside
+//! others.
+//!
+//! A limit closes no single domain while nothing else has room: fewer pods of the group are dealt. Where only some
+//! domains end by it, pods are taken away from these evenly.
+//!
+//! Invariant: each round closes a domain, gives up a preference, lets in one of a few more pods, goes on to a lower
+//! priority or is the last.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,20 +20,27 @@ use std::sync::Arc;
 
 use tenon_domain::api::Pod;
 
+use super::domains::offers_of;
+use super::ends::{ClosedDomain, DomainEnd, RefusedGroup, RoundEnd, end_of, lower};
 use super::input::ProvisionInput;
 use super::needs::PodGroup;
 use super::pool::Pool;
+use super::resting::Resting;
 use super::topology::census::is_of_nodes;
 use super::topology::deal::{self, DomainOffer, Pin, Share, Undealt, WaitingPods};
 use super::topology::rules::{Force, PodRule, RuleKind, SpreadTerms};
+use super::turns::in_turns;
 use super::ways::WaysTable;
 use super::{InputMeasures, PlanState, compiled, count};
+
+/// So many more pods than a limit let in at first are tried, one a round: a plan ends, and the next one goes on.
+const LIFTS: u32 = 64;
 
 /// A group in a domain, with the preferences that it had given up by then.
 type GroupInDomain = (usize, usize, Vec<Pin>);
 
-/// Where groups found no more room, with the pods that did find some there.
-type ClosedDomains = BTreeMap<GroupInDomain, u32>;
+/// Where groups found no more room, with the pods that did find some there. A group without a domain is the whole of it.
+type ClosedDomains = BTreeMap<GroupInDomain, ClosedDomain>;
 
 /// What another round can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,16 +56,20 @@ pub(crate) enum Settled {
 /// The pods without a place.
 #[derive(Clone)]
 pub(crate) struct Rest<'a> {
-    groups: Vec<PodGroup<'a>>,
-    closed: ClosedDomains,
-    /// The pods that have a place, by domain.
+    pub(super) groups: Vec<PodGroup<'a>>,
+    pub(super) closed: ClosedDomains,
+    /// By group, how many more pods than a limit let in at first were tried.
+    lifts: BTreeMap<usize, u32>,
+    /// The pods that have a place, by domain, and of groups as a whole.
     placed: BTreeMap<GroupInDomain, u32>,
-    /// By group, the label without a domain that was the last to fail.
-    undealt: BTreeMap<usize, Arc<str>>,
+    /// By group, the label without a domain that was the last to fail, and where its other labels had put the pods.
+    undealt: BTreeMap<usize, (Arc<str>, Vec<Pin>)>,
     /// Groups that no further round can help.
-    done: BTreeSet<usize>,
+    pub(super) done: BTreeSet<usize>,
+    /// Groups that only a change of the others' places can help.
+    pub(super) resting: Resting,
     /// The lowest priority whose pods are tried by now, in a plan by priority.
-    from: Option<i32>,
+    pub(super) from: Option<i32>,
 }
 
 /// A required spread of a group.
@@ -73,24 +92,8 @@ pub(crate) struct Dealt<'a> {
     undealt: Vec<(Undealt, Vec<&'a Pod>)>,
     /// Groups that follow pods which have no place yet.
     deferred: BTreeSet<usize>,
-}
-
-/// The pods of shares, and those that are left of each group.
-struct DealtPods<'a> {
-    of_shares: Vec<Vec<&'a Pod>>,
-    rest: Vec<std::vec::IntoIter<&'a Pod>>,
-}
-
-impl<'a> DealtPods<'a> {
-    fn take(&mut self, group: usize, pods: u32) -> Vec<&'a Pod> {
-        let some = usize::try_from(pods).unwrap_or(usize::MAX);
-        self.rest.get_mut(group).map(|rest| rest.take(some).collect()).unwrap_or_default()
-    }
-
-    fn give(&mut self, group: usize, share: usize, pods: u32) {
-        let taken = self.take(group, pods);
-        self.of_shares.iter_mut().skip(share).take(1).for_each(|of| of.extend(&taken));
-    }
+    /// By group, pods that aren't dealt.
+    withheld: Vec<Vec<&'a Pod>>,
 }
 
 impl<'a> Rest<'a> {
@@ -99,17 +102,13 @@ impl<'a> Rest<'a> {
         Self {
             groups,
             closed: BTreeMap::new(),
+            lifts: BTreeMap::new(),
             placed: BTreeMap::new(),
             undealt: BTreeMap::new(),
             done: BTreeSet::new(),
+            resting: Resting::new(),
             from: None,
         }
-    }
-
-    /// The same pods, of each priority only after all pods of higher ones.
-    pub(crate) fn by_priority(self) -> Self {
-        let from = self.groups.iter().map(|group| group.priority).max();
-        Self { from, ..self }
     }
 
     /// Whether pods differ in priority.
@@ -141,13 +140,9 @@ impl<'a> Rest<'a> {
 
     /// Whether pods of a spread found no more room in a domain.
     pub(crate) fn is_full(&self, spread: &GroupSpread<'_, 'a>, domain: &str) -> bool {
-        let pin = Pin { key: Arc::clone(&spread.rule.key), value: Some(domain.into()) };
-        self.closed.contains_key(&(spread.index, spread.group.given_up, vec![pin]))
-    }
-
-    /// Whether pods are to be tried later.
-    fn is_held(&self, group: &PodGroup<'_>) -> bool {
-        self.from.is_some_and(|from| group.priority < from)
+        let pin = Pin::at(Arc::clone(&spread.rule.key), domain.into());
+        let closed = self.closed.get(&(spread.index, spread.group.given_up, vec![pin]));
+        closed.is_some_and(|closed| closed.by == DomainEnd::Room)
     }
 
     /// How many pods of each group are to be dealt, now and at all.
@@ -157,9 +152,26 @@ impl<'a> Rest<'a> {
         };
         let ever: Vec<u32> =
             self.groups.iter().enumerate().map(|(index, group)| waiting(index, group)).collect();
-        let held = self.groups.iter().zip(&ever);
-        let now = held.map(|(group, pods)| if self.is_held(group) { 0 } else { *pods }).collect();
-        WaitingPods { now, ever }
+        let held = self.groups.iter().zip(&ever).enumerate();
+        let now = |(index, (group, pods)): (usize, (&PodGroup<'a>, &u32))| {
+            if self.is_held(group) || self.resting.holds(index) {
+                0
+            } else {
+                self.let_in(index, group).min(*pods)
+            }
+        };
+        WaitingPods { now: held.map(now).collect(), ever }
+    }
+
+    /// How many more pods of a group limits let in.
+    fn let_in(&self, index: usize, group: &PodGroup<'_>) -> u32 {
+        let whole = (index, group.given_up, Vec::new());
+        let Some(closed) = self.closed.get(&whole) else { return u32::MAX };
+        closed.most.saturating_sub(self.placed(&whole))
+    }
+
+    fn placed(&self, of: &GroupInDomain) -> u32 {
+        self.placed.get(of).copied().unwrap_or(0)
     }
 
     /// Deals the pods to domains.
@@ -178,40 +190,25 @@ impl<'a> Rest<'a> {
                 *pools = compiled(input, measures);
             }
             let pinned = group.part(Vec::new(), measures.ways.pinned(&group.alternatives, &share.pins));
-            let mut found: BTreeMap<Arc<str>, DomainOffer> = BTreeMap::new();
-            for (domain, room) in rooms.room_by(key, &pinned).into_iter().filter(|(_, room)| *room > 0) {
-                let domain: Arc<str> = domain.into();
-                found.insert(Arc::clone(&domain), DomainOffer { domain, price: None, room, most: u32::MAX });
-            }
-            for pool in pools.iter_mut().filter(|pool| pool.is_ready()) {
-                for (domain, price) in pool.domains(&pinned, key).iter() {
-                    let offer = found.entry(Arc::clone(domain)).or_insert_with(|| DomainOffer {
-                        domain: Arc::clone(domain),
-                        price: None,
-                        room: 0,
-                        most: u32::MAX,
-                    });
-                    offer.price = Some(offer.price.map_or(*price, |known| known.min(*price)));
-                }
-            }
+            let mut found = offers_of(rooms, pools, &pinned, key);
             if found.is_empty() {
                 return None;
             }
             if !closed.is_empty() {
                 found.retain(|domain, offer| {
                     let mut pins = share.pins.clone();
-                    pins.push(Pin { key: Arc::clone(key), value: Some(Arc::clone(domain)) });
+                    pins.push(Pin::at(Arc::clone(key), Arc::clone(domain)));
                     let here = (share.group, group.given_up, pins);
-                    if let Some(most) = closed.get(&here) {
-                        offer.most = most.saturating_sub(placed.get(&here).copied().unwrap_or(0));
-                    }
-                    offer.most > 0
+                    let Some(end) = closed.get(&here) else { return true };
+                    offer.most = end.most.saturating_sub(placed.get(&here).copied().unwrap_or(0));
+                    // What a limit ended is still a domain that spreads compare.
+                    offer.most > 0 || (end.by == DomainEnd::Limit && group.spread_keys().any(|of| of == key))
                 });
             }
             Some(found.into_values().collect())
         };
         let deal = deal::deal(census, &self.groups, &waiting, &measures.ways, offers);
-        let mut dealt = self.in_turns(&deal.shares);
+        let mut dealt = in_turns(&self.groups, &deal.shares);
         let mut parts = Vec::with_capacity(deal.shares.len());
         for (share, pods) in deal.shares.iter().zip(std::mem::take(&mut dealt.of_shares)) {
             let Some(group) = self.groups.get(share.group) else { continue };
@@ -222,38 +219,14 @@ impl<'a> Rest<'a> {
             (one, pods)
         });
         let undealt = undealt.collect();
+        let withheld = dealt.left();
         let mut deferred = deal.deferred;
         for (part, share) in parts.iter().zip(&deal.shares).filter(|(part, _)| part.needs_neighbours()) {
             if parts.iter().any(|others| part.follows(others)) {
                 deferred.insert(share.group);
             }
         }
-        Dealt { parts, shares: deal.shares, undealt, deferred }
-    }
-
-    /// The pods of shares: a group's pods go to its shares in turns, by age, and the largest share begins. kube-scheduler
-    /// tries pods in that order, so that a spread allows each when its turn comes.
-    fn in_turns(&self, shares: &[Share]) -> DealtPods<'a> {
-        let rest = self.groups.iter().map(|group| group.pods.clone().into_iter()).collect();
-        let mut dealt = DealtPods { of_shares: vec![Vec::new(); shares.len()], rest };
-        let mut of_group: Vec<Vec<usize>> = vec![Vec::new(); self.groups.len()];
-        for (index, share) in shares.iter().enumerate() {
-            of_group.iter_mut().skip(share.group).take(1).for_each(|of| of.push(index));
-        }
-        let pods_of = |index: &usize| shares.get(*index).map_or(0, |share| share.pods);
-        for (group, mut of) in of_group.into_iter().enumerate() {
-            of.sort_by_key(|index| Reverse(pods_of(index)));
-            if let [only] = of[..] {
-                dealt.give(group, only, pods_of(&only));
-                continue;
-            }
-            for level in (1..=of.first().map_or(0, pods_of)).rev() {
-                for index in of.iter().take_while(|index| pods_of(index) >= level) {
-                    dealt.give(group, *index, 1);
-                }
-            }
-        }
-        dealt
+        Dealt { parts, shares: deal.shares, undealt, deferred, withheld }
     }
 
     /// Whether any pod has a rule about other pods, or a preference for one.
@@ -264,6 +237,7 @@ impl<'a> Rest<'a> {
     /// Opens all domains again for the pods that nothing helped. Returns whether there are any.
     pub(crate) fn reopen(&mut self) -> bool {
         self.closed.clear();
+        self.resting = Resting::new();
         self.done = self
             .groups
             .iter()
@@ -277,6 +251,7 @@ impl<'a> Rest<'a> {
     /// Remembers what was in the way before the last resort was tried.
     pub(crate) fn keep_reasons(&mut self, before: &Self) {
         self.undealt.clone_from(&before.undealt);
+        self.closed.clone_from(&before.closed);
     }
 
     /// The domains without more room.
@@ -289,53 +264,182 @@ impl<'a> Rest<'a> {
         Self { closed, ..self }
     }
 
+    /// How a round ended, whose pods have their places by now.
+    pub(crate) fn ended(
+        &self,
+        dealt: &Dealt<'a>,
+        waiting: Vec<u32>,
+        state: &PlanState<'_>,
+        pools: &mut [Pool<'_>],
+    ) -> RoundEnd {
+        let mut ended = RoundEnd { waiting, limited: BTreeSet::new(), spent: BTreeSet::new() };
+        let waits = dealt.shares.iter().zip(&ended.waiting).filter(|(_, left)| **left > 0);
+        let short: BTreeSet<usize> = waits.map(|(share, _)| share.group).collect();
+        if short.is_empty() {
+            return ended;
+        }
+        pools.iter_mut().for_each(|pool| pool.cap(state.of_cluster));
+        for (index, (share, part)) in dealt.shares.iter().zip(&dealt.parts).enumerate() {
+            if short.contains(&share.group) && end_of(pools, part) == DomainEnd::Limit {
+                ended.limited.insert(index);
+            }
+        }
+        for index in short {
+            let Some(group) = self.groups.get(index) else { continue };
+            if end_of(pools, group) == DomainEnd::Limit && !state.rooms.hold(group) {
+                ended.spent.insert(index);
+            }
+        }
+        ended
+    }
+
     /// Keeps what has no place.
     pub(crate) fn settle(
         &mut self,
         state: &mut PlanState<'a>,
         dealt: Dealt<'a>,
-        waiting: &[u32],
+        ended: &RoundEnd,
         ways: &WaysTable,
     ) -> Settled {
+        let Dealt { parts, shares, undealt, deferred, withheld } = dealt;
+        self.count_placed(&shares, &parts, &ended.waiting);
         let mut begin = false;
-        let mut left: BTreeMap<usize, Vec<&'a Pod>> = BTreeMap::new();
-        let mut again: BTreeSet<usize> = BTreeSet::new();
-        for ((share, part), waits) in dealt.shares.iter().zip(&dealt.parts).zip(waiting) {
-            let found_room = count(part.pods.len()).saturating_sub(*waits);
-            let Some(group) = self.groups.get(share.group).filter(|_| found_room > 0) else { continue };
-            for last in 1..=share.pins.len() {
-                let pins = share.pins.iter().take(last).cloned().collect();
-                *self.placed.entry((share.group, group.given_up, pins)).or_default() += found_room;
-            }
-        }
-        for ((share, part), waits) in dealt.shares.into_iter().zip(&dealt.parts).zip(waiting) {
+        let mut left: BTreeMap<usize, Vec<&'a Pod>> = withheld.into_iter().enumerate().collect();
+        let (mut again, mut spread, mut stuck) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let waiting = shares.iter().zip(&parts).zip(&ended.waiting).enumerate();
+        for (index, ((share, part), waits)) in waiting {
             let asked_for = usize::try_from(*waits).unwrap_or(usize::MAX);
             let placed = part.pods.len().saturating_sub(asked_for);
             left.entry(share.group).or_default().extend(part.pods.iter().skip(placed).copied());
             if *waits == 0 {
                 continue;
             }
+            stuck.insert(share.group);
             let Some(group) = self.groups.get(share.group) else { continue };
-            let matters = take_back(state, group, &share.pins, *waits, ways);
-            let here = (share.group, group.given_up, share.pins);
-            if !here.2.is_empty() && self.close(here) {
+            let matters = state.take_back(group, &share.pins, *waits, ways);
+            if matters {
+                spread.insert(share.group);
+            }
+            let here = (share.group, group.given_up, deal::certain(share.pins.clone()));
+            if !here.2.is_empty() && !ended.limited.contains(&index) && self.close(here) {
+                self.resting.something_changed();
                 again.insert(share.group);
-                begin |= matters;
+                begin |= matters && !self.lifts.contains_key(&share.group);
             }
         }
-        for (Undealt { group: index, pins, pods: count, key }, pods) in dealt.undealt {
+        for (index, limited) in ended.of_groups(&shares) {
+            for (here, most) in self.shared(index, &limited, ended, &spread) {
+                let is_whole = here.2.is_empty();
+                if self.limit(here, most) {
+                    self.resting.something_changed();
+                    begin |= spread.contains(&index) && !self.lifts.contains_key(&index);
+                    again.extend((!is_whole).then_some(index));
+                }
+            }
+        }
+        for (Undealt { group: index, pins, pods: count, key }, pods) in undealt {
             left.entry(index).or_default().extend(pods);
-            self.undealt.insert(index, key);
+            self.undealt.insert(index, (key, pins.clone()));
+            stuck.insert(index);
             let Some(group) = self.groups.get(index) else { continue };
-            begin |= take_back(state, group, &pins, count, ways);
-            let here = (index, group.given_up, pins);
+            begin |= state.take_back(group, &pins, count, ways) && !self.lifts.contains_key(&index);
+            let here = (index, group.given_up, deal::certain(pins));
             if !here.2.is_empty() && self.close(here) {
+                self.resting.something_changed();
                 again.insert(index);
             }
         }
+        again.extend(self.lift(&shares, &stuck, &left));
+        let mut more = self.keep(left, &again, &deferred, ways);
+        if !begin && more == Settled::Nothing && (self.resting.wake() || self.grows(state) || self.goes_on())
+        {
+            more = Settled::More;
+        }
+        if begin { Settled::Begin } else { more }
+    }
+
+    /// Counts the pods of shares that found a place.
+    fn count_placed(&mut self, shares: &[Share], parts: &[PodGroup<'a>], waiting: &[u32]) {
+        for ((share, part), waits) in shares.iter().zip(parts).zip(waiting) {
+            let found_room = count(part.pods.len()).saturating_sub(*waits);
+            let Some(group) = self.groups.get(share.group).filter(|_| found_room > 0) else { continue };
+            self.resting.something_changed();
+            for last in 0..=share.pins.len() {
+                let pins = share.pins.iter().take(last).cloned().collect();
+                *self.placed.entry((share.group, group.given_up, pins)).or_default() += found_room;
+            }
+        }
+    }
+
+    /// How many pods limits let in: of the group as a whole if they end it everywhere, else of each of these domains.
+    fn shared(
+        &self,
+        index: usize,
+        limited: &[(&Share, u32)],
+        ended: &RoundEnd,
+        spread: &BTreeSet<usize>,
+    ) -> Vec<(GroupInDomain, u32)> {
+        let Some(group) = self.groups.get(index) else { return Vec::new() };
+        let here = |pins: Vec<Pin>| (index, group.given_up, pins);
+        if ended.spent.contains(&index) {
+            let whole = here(Vec::new());
+            let most = self.placed(&whole);
+            return vec![(whole, most)];
+        }
+        let certain = limited.iter().map(|(share, waits)| (deal::certain(share.pins.clone()), *waits));
+        let certain = certain.filter(|(pins, _)| !pins.is_empty());
+        let (domains, waiting): (Vec<GroupInDomain>, Vec<u32>) =
+            certain.map(|(pins, waits)| (here(pins), waits)).unzip();
+        let mut most: Vec<u32> = domains.iter().map(|domain| self.placed(domain)).collect();
+        if spread.contains(&index) {
+            let sum = most.iter().copied().fold(0, u32::saturating_add);
+            most.iter_mut().zip(waiting).for_each(|(most, waits)| *most = most.saturating_add(waits));
+            lower(&mut most, sum);
+        }
+        domains.into_iter().zip(most).collect()
+    }
+
+    /// Lets in one more pod of each group whose pods all found a place: their claims, or the rest of a limit, may have room
+    /// for it. Returns these groups.
+    fn lift(
+        &mut self,
+        shares: &[Share],
+        stuck: &BTreeSet<usize>,
+        left: &BTreeMap<usize, Vec<&'a Pod>>,
+    ) -> BTreeSet<usize> {
+        let withheld = |index: &usize| left.get(index).is_some_and(|pods| !pods.is_empty());
+        let dealt = shares.iter().map(|share| share.group);
+        let all: BTreeSet<usize> = dealt.filter(|index| !stuck.contains(index) && withheld(index)).collect();
+        let mut lifted = BTreeSet::new();
+        for index in all {
+            let Some(group) = self.groups.get(index) else { continue };
+            let whole = (index, group.given_up, Vec::new());
+            let Some(closed) = self.closed.get_mut(&whole) else { continue };
+            let lifts = self.lifts.entry(index).or_default();
+            if *lifts < LIFTS {
+                *lifts += 1;
+                closed.most = closed.most.saturating_add(1);
+                lifted.insert(index);
+            }
+        }
+        lifted
+    }
+
+    /// Keeps the pods that are left for the next round.
+    fn keep(
+        &mut self,
+        mut left: BTreeMap<usize, Vec<&'a Pod>>,
+        again: &BTreeSet<usize>,
+        deferred: &BTreeSet<usize>,
+        ways: &WaysTable,
+    ) -> Settled {
         let mut more = Settled::Nothing;
+        let mut failed = Vec::new();
         for (index, group) in self.groups.iter_mut().enumerate() {
-            if self.done.contains(&index) || self.from.is_some_and(|from| group.priority < from) {
+            if self.done.contains(&index)
+                || self.resting.holds(index)
+                || self.from.is_some_and(|from| group.priority < from)
+            {
                 continue;
             }
             group.pods = left.remove(&index).unwrap_or_default();
@@ -345,56 +449,48 @@ impl<'a> Rest<'a> {
             } else if again.contains(&index) {
                 self.undealt.remove(&index);
                 more = Settled::More;
-            } else if dealt.deferred.contains(&index) {
+            } else if deferred.contains(&index) {
                 more = Settled::More;
             } else if group.has_wishes() {
                 group.give_up(ways);
                 self.undealt.remove(&index);
                 more = Settled::More;
             } else {
-                self.done.insert(index);
+                failed.push(index);
             }
         }
-        if !begin && more == Settled::Nothing && self.goes_on() {
-            more = Settled::More;
-        }
-        if begin { Settled::Begin } else { more }
+        self.give_up_on(&failed);
+        more
     }
 
     /// No more pods in a domain than have a place there. Returns whether that is new.
     fn close(&mut self, here: GroupInDomain) -> bool {
-        let most = self.placed.get(&here).copied().unwrap_or(0);
-        self.closed.insert(here, most) != Some(most)
+        let most = self.placed(&here);
+        let before = self.closed.insert(here, ClosedDomain { most, by: DomainEnd::Room });
+        before.map(|before| before.most) != Some(most)
     }
 
-    /// Goes on to the next lower priority. Returns whether there is one.
-    fn goes_on(&mut self) -> bool {
-        let held = self.groups.iter().filter(|group| self.is_held(group));
-        let next = held.map(|group| group.priority).max();
-        if next.is_some() {
-            self.from = next;
-        }
-        next.is_some()
+    /// No more pods than a limit lets in, nor more than before. Returns whether that is new.
+    fn limit(&mut self, here: GroupInDomain, most: u32) -> bool {
+        let most = self.closed.get(&here).map_or(most, |known| known.most.min(most));
+        let closed = ClosedDomain { most, by: DomainEnd::Limit };
+        self.closed.insert(here, closed).map(|before| before.most) != Some(most)
     }
 
-    /// The groups without a place, and for a group that no domain is right for, the label.
-    pub(crate) fn refused(&self) -> impl Iterator<Item = (&PodGroup<'a>, Option<&str>)> {
+    /// The groups without a place.
+    pub(crate) fn refused(&self) -> impl Iterator<Item = RefusedGroup<'_, 'a>> {
+        let limited = self.closed.iter().filter(|(_, closed)| closed.by == DomainEnd::Limit);
+        let limited: BTreeSet<(usize, usize)> =
+            limited.map(|((index, given_up, _), _)| (*index, *given_up)).collect();
         let some = self.groups.iter().enumerate().filter(|(_, group)| !group.pods.is_empty());
-        some.map(|(index, group)| (group, self.undealt.get(&index).map(|key| &**key)))
+        some.map(move |(index, group)| RefusedGroup {
+            group,
+            key: self.undealt.get(&index).map(|(key, _)| key),
+            pins: self.undealt.get(&index).map_or(&[], |(_, pins)| pins),
+            end: match limited.contains(&(index, group.given_up)) {
+                true => DomainEnd::Limit,
+                false => DomainEnd::Room,
+            },
+        })
     }
-}
-
-/// Takes pods that found no place out of the census. Returns whether a spread counts what they were dealt to.
-fn take_back(
-    state: &mut PlanState<'_>,
-    group: &PodGroup<'_>,
-    pins: &[Pin],
-    pods: u32,
-    ways: &WaysTable,
-) -> bool {
-    for last in 1..=pins.len() {
-        let pins = pins.get(..last).unwrap_or_default();
-        state.census.take_back(group, pins, &ways.pinned(&group.alternatives, pins), pods);
-    }
-    pins.iter().any(|pin| pin.value.is_some() && state.census.counts_for_a_spread(&pin.key, group))
 }

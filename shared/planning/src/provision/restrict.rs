@@ -10,9 +10,10 @@ use tenon_domain::id::{InstanceType, Zone};
 use tenon_domain::labels;
 use tenon_domain::requirement::Requirement;
 
-use super::finish::{narrowed, price_of};
+use super::finish::narrowed;
 use super::input::PoolInput;
 use super::output::{PlannedClaim, UsableOffering};
+use super::purchase::{DearSpot, bought};
 
 impl PlannedClaim {
     /// The claim with the offerings that `keep` names; `None` if there are none.
@@ -24,7 +25,7 @@ impl PlannedClaim {
             self.instance_types.iter().filter(|name| left.contains(name)).cloned().collect();
         let zones: BTreeSet<Zone> = offerings.iter().map(|one| one.zone.clone()).collect();
         let capacity_types: BTreeSet<CapacityType> = offerings.iter().map(|one| one.capacity_type).collect();
-        let price = price_of(&offerings, *capacity_types.first()?);
+        let price = bought(offerings.iter(), DearSpot::of(&self.requirements))?.known_price();
         Some(Self {
             requirements: narrowed(&self.requirements, &types, &zones, &capacity_types).into(),
             instance_types: types.into(),

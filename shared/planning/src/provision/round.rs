@@ -2,7 +2,7 @@
 //!
 //! Decides when a plan ends, and when it begins again: a domain that had no room after all changes what a spread
 //! allows in the others, so the plan begins again without that domain; and so does a domain that only the plan's own
-//! claims open. It doesn't decide what a round tries (`rest`).
+//! claims open. Where a limit was in the way, it begins again with fewer pods. It doesn't decide what a round tries (`rest`).
 //!
 //! Invariant: a plan begins again a few times at most.
 
@@ -33,7 +33,9 @@ use super::rest::{GroupSpread, Rest, Settled, Unplaced};
 use super::steps::Steps;
 use super::top_up::{OpenClaim, PackedDraft};
 use super::topology::census::{Census, OpenedDomain};
+use super::topology::deal::Pin;
 use super::topology::neighbours::FirstOfItsKind;
+use super::ways::WaysTable;
 use super::{InputMeasures, Scope, compiled, count};
 
 /// How often a plan begins again.
@@ -51,6 +53,15 @@ enum Restart {
 enum Stands {
     Yes,
     No,
+}
+
+/// Whether claims may come to larger types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// Not while pods may find other places.
+    No,
+    /// For pods that have no other place.
+    Yes,
 }
 
 /// A plan in the making.
@@ -90,6 +101,7 @@ impl PlanAttempt<'_, '_, '_> {
                     claims: Vec::new(),
                     of_cluster: ClusterUse::default(),
                     open: Vec::new(),
+                    growth: Growth::No,
                     rooms,
                     census,
                 },
@@ -132,6 +144,7 @@ impl PlanAttempt<'_, '_, '_> {
             self.state.claims.clear();
             self.state.of_cluster = ClusterUse::default();
             self.state.open.clear();
+            self.state.growth = Growth::No;
             self.state.room = ReservedRoom::besides(&self.measures.spent);
             self.state.rooms = rooms.clone();
             self.state.census = census.clone();
@@ -190,7 +203,8 @@ impl PlanAttempt<'_, '_, '_> {
                 round.launch_all(input, scope.purpose, pools, measures);
             }
             let waiting = round.waiting;
-            match rest.settle(state, dealt, &waiting, &measures.ways) {
+            let ended = rest.ended(&dealt, waiting, state, pools);
+            match rest.settle(state, dealt, &ended, &measures.ways) {
                 Settled::Begin if restart == Restart::Yes => return Stands::No,
                 Settled::Begin | Settled::More if state.steps.outcome() == PlanCompletion::Complete => {}
                 Settled::Begin | Settled::More | Settled::Nothing => return Stands::Yes,
@@ -210,7 +224,8 @@ impl PlanAttempt<'_, '_, '_> {
         let mut round = PlanInProgress { groups: &dealt.parts, waiting, state };
         probe::last(&mut round, scope.purpose, pools, input, measures);
         let waiting = round.waiting;
-        rest.settle(state, dealt, &waiting, &measures.ways);
+        let ended = rest.ended(&dealt, waiting, state, pools);
+        rest.settle(state, dealt, &ended, &measures.ways);
         rest.keep_reasons(&before);
     }
 }
@@ -225,10 +240,29 @@ pub(crate) struct PlanState<'a> {
     pub(crate) of_cluster: ClusterUse,
     /// Those of the claims that later rounds may add pods to.
     pub(crate) open: Vec<OpenClaim>,
+    /// Whether these may come to larger types by now.
+    pub(crate) growth: Growth,
     /// The room on nodes.
     pub(crate) rooms: Rooms<'a>,
     /// The pods of domains.
     pub(crate) census: Census<'a>,
+}
+
+impl PlanState<'_> {
+    /// Takes pods that found no place out of the census. Returns whether a spread counts what they were dealt to.
+    pub(crate) fn take_back(
+        &mut self,
+        group: &PodGroup<'_>,
+        pins: &[Pin],
+        pods: u32,
+        ways: &WaysTable,
+    ) -> bool {
+        for last in 1..=pins.len() {
+            let pins = pins.get(..last).unwrap_or_default();
+            self.census.take_back(group, pins, &ways.pinned(&group.alternatives, pins), pods);
+        }
+        pins.iter().any(|pin| !pin.values.is_empty() && self.census.counts_for_a_spread(&pin.key, group))
+    }
 }
 
 /// A round of a plan.
@@ -270,6 +304,7 @@ impl<'f, 'a> PlanInProgress<'f, 'a> {
                 self.fill(pool, preference);
             }
         }
+        self.grow(pools);
     }
 
     /// Claims of a pool for all that still waits and that it accepts.
@@ -278,7 +313,7 @@ impl<'f, 'a> PlanInProgress<'f, 'a> {
         loop {
             pool.cap(self.state.of_cluster);
             let members = self.members(pool, preference);
-            let drafts = pack::pack(pool, &members, &mut self.state.steps);
+            let drafts = self.packed(pool, &members);
             let (drafts, again) = self.state.room.admit(pool, drafts);
             for draft in &drafts {
                 self.launch(pool, &members, draft);
@@ -403,14 +438,22 @@ pub(crate) fn cheapest_alternative(pool: &mut Pool<'_>, group: &PodGroup<'_>) ->
     if let Some(known) = pool.answers.cheapest.get(&key) {
         return *known;
     }
-    let mut best: Option<(f64, usize)> = None;
-    for class in pool.classes_of(&group.alternatives) {
-        if let Some(worth) = pack::worth(pool, class, &group.need)
-            && best.is_none_or(|(least, _)| worth < least)
-        {
-            best = Some((worth, class));
-        }
+    let classes = pool.classes_of(&group.alternatives);
+    let mut best = cheapest(pool, classes, &group.need);
+    if best.is_none() {
+        let classes = pool.classes_beside_daemons(&group.alternatives);
+        best = cheapest(pool, classes, &group.need);
     }
     pool.answers.cheapest.insert(key, best);
     best
+}
+
+/// The class that holds a pod at the least price, of those that have the most values for `minValues`.
+fn cheapest(pool: &Pool<'_>, classes: Vec<usize>, need: &[i64]) -> Option<(f64, usize)> {
+    let priced = classes.into_iter().filter_map(|class| {
+        let worth = pack::worth(pool, class, need)?;
+        Some((pool.least_lacking(class, need), worth, class))
+    });
+    let best = priced.min_by(|a, b| a.0.cmp(&b.0).then_with(|| a.1.total_cmp(&b.1)))?;
+    Some((best.1, best.2))
 }

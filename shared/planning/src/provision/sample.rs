@@ -8,15 +8,16 @@ use std::collections::BTreeSet;
 use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::catalog::{InstanceTypeOption, PriceRank};
 use tenon_domain::claim::{MinValuesState, Terms};
-use tenon_domain::class_hash::PoolHash;
+use tenon_domain::class_hash::{FieldDigests, PoolHash};
 use tenon_domain::id::ClaimName;
 use tenon_domain::labels;
 use tenon_domain::resources::ResourceList;
 
-use super::finish::{MAX_INSTANCE_TYPES, narrow, node_labels, price_of};
+use super::finish::{MAX_INSTANCE_TYPES, narrow, node_labels};
 use super::input::PoolInput;
 use super::output::{AskReason, PlannedClaim, UsableOffering};
 use super::pool::offered;
+use super::purchase::{DearSpot, bought};
 
 /// A claim of the pool, of one architecture; `None` if the pool takes no type of it.
 #[must_use]
@@ -50,7 +51,7 @@ pub fn sample(input: &PoolInput, architecture: &Architecture) -> Option<PlannedC
     let offerings: Vec<UsableOffering> = types.into_iter().flatten().collect();
     let zones: BTreeSet<_> = offerings.iter().map(|offering| offering.zone.clone()).collect();
     let capacity_types: BTreeSet<_> = offerings.iter().map(|offering| offering.capacity_type).collect();
-    let price = price_of(&offerings, *capacity_types.first()?);
+    let price = bought(offerings.iter(), DearSpot::of(&requirements))?.known_price();
     narrow(&mut requirements, labels::INSTANCE_TYPE, instance_types.iter().map(AsRef::as_ref));
     narrow(&mut requirements, labels::CAPACITY_TYPE, capacity_types.iter().map(|one| one.as_str()));
     if requirements.contains(labels::ZONE) {
@@ -61,6 +62,7 @@ pub fn sample(input: &PoolInput, architecture: &Architecture) -> Option<PlannedC
         name: ClaimName::parse("dry-run").ok()?,
         pool: pool.name.clone(),
         pool_hash: PoolHash::of(template),
+        pool_fields: FieldDigests::of_template(template),
         class: template.node_class.name.clone(),
         labels: node_labels(&template.labels, &requirements),
         requirements: requirements.into(),

@@ -3,6 +3,10 @@
 use super::input::StepBudget;
 use super::report::PlanCompletion;
 
+/// That a plan's steps ran out: only the count of the steps can tell.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StepsRanOut(());
+
 /// Steps used of a budget.
 #[derive(Debug, Clone)]
 pub(crate) struct Steps {
@@ -50,7 +54,12 @@ impl Steps {
 
     /// Whether the budget sufficed.
     pub(crate) const fn outcome(&self) -> PlanCompletion {
-        if self.used < self.max { PlanCompletion::Complete } else { PlanCompletion::BudgetExhausted }
+        if self.ran_out().is_none() { PlanCompletion::Complete } else { PlanCompletion::BudgetExhausted }
+    }
+
+    /// The proof that it didn't.
+    pub(crate) const fn ran_out(&self) -> Option<StepsRanOut> {
+        if self.used < self.max { None } else { Some(StepsRanOut(())) }
     }
 }
 
@@ -63,6 +72,7 @@ mod tests {
         let mut steps = Steps::new(StepBudget { max: 10 });
         assert!(steps.take(4));
         assert_eq!((steps.used(), steps.outcome()), (4, PlanCompletion::Complete));
+        assert_eq!(steps.ran_out(), None);
         assert!(steps.take(6));
         assert_eq!((steps.used(), steps.outcome()), (10, PlanCompletion::BudgetExhausted));
         assert!(!steps.take(1));

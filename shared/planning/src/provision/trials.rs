@@ -23,12 +23,28 @@ pub(crate) struct Spent {
     of_cluster: ClusterUse,
     by_pool: BTreeMap<NodePoolName, ResourceList>,
     reserved: BTreeMap<ReservationId, u32>,
+    /// The nodes that they take away.
+    gone: BTreeSet<String>,
+    /// The nodes that the plan that is tried takes away.
+    without: BTreeSet<String>,
 }
 
 impl Spent {
-    /// The capacity of the pool's nodes and claims.
-    pub(crate) fn usage(&self, pool: &PoolInput) -> ResourceList {
+    /// The capacity of the pool's nodes and claims that stay.
+    pub(crate) fn staying(&self, pool: &PoolInput) -> ResourceList {
         let mut usage = pool.usage.clone();
+        for charge in self.gone.union(&self.without).filter_map(|node| pool.charges.get(node)) {
+            usage.subtract(charge);
+        }
+        if let Some(more) = self.by_pool.get(&pool.pool.name) {
+            usage.add(more);
+        }
+        usage
+    }
+
+    /// The capacity of all of the pool's nodes and claims: a node that leaves is there for some time.
+    pub(crate) fn present(&self, pool: &PoolInput) -> ResourceList {
+        let mut usage = pool.usage.clone().plus(&pool.leaving);
         if let Some(more) = self.by_pool.get(&pool.pool.name) {
             usage.add(more);
         }
@@ -86,13 +102,14 @@ impl<'a> PlanTrials<'a> {
         }
     }
 
-    /// Where the pods would go without some of the nodes. It takes no room.
+    /// Where the pods would go without some of the nodes, which count against the limits of no pool. It takes no room.
     pub fn plan(
         &mut self,
         purpose: &Purpose,
         without: &BTreeSet<&str>,
         pods: &[Pod],
     ) -> (ProvisionPlan, ProvisionReport) {
+        self.measures.spent.without = without.iter().map(|node| (*node).to_owned()).collect();
         let scope = Scope {
             pods,
             nodes: self.nodes.iter().filter(|node| !without.contains(node.name.as_str())).collect(),
@@ -109,11 +126,18 @@ impl<'a> PlanTrials<'a> {
         }
     }
 
-    /// Where the pods would go on the nodes alone.
-    pub fn place(&self, pods: &[Pod]) -> ProvisionPlan {
+    /// Where the pods would go on the nodes alone that are named, while they count the pods of all.
+    pub fn place(&self, pods: &[Pod], to: impl Fn(&str) -> bool) -> ProvisionPlan {
+        let nodes = self.nodes.iter().map(|node| {
+            let mut node = node.clone();
+            if !to(&node.name) {
+                node.allocatable = ResourceList::new();
+            }
+            node
+        });
         let nodes_only = ProvisionInput {
             pods: pods.to_vec(),
-            nodes: self.nodes.clone(),
+            nodes: nodes.collect(),
             pools: Vec::new(),
             ..self.input.clone()
         };
@@ -123,6 +147,7 @@ impl<'a> PlanTrials<'a> {
     /// Takes a plan's room, and some nodes away.
     pub fn take(&mut self, without: &BTreeSet<&str>, plan: &ProvisionPlan, pods: &[Pod]) {
         self.nodes.retain(|node| !without.contains(node.name.as_str()));
+        self.measures.spent.gone.extend(without.iter().map(|node| (*node).to_owned()));
         let by_uid: BTreeMap<&Uid, &Pod> = pods.iter().map(|pod| (&pod.uid, pod)).collect();
         let mut placed: BTreeMap<&str, Vec<&Pod>> = BTreeMap::new();
         for placement in &plan.placements {

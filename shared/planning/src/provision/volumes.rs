@@ -4,8 +4,10 @@
 //! topologies of StorageClasses that bind when the pod is placed. A claim that can't become bound is refused by name, and
 //! so is one whose places the pod's other volumes exclude.
 //! Volumes on one node's own disk (`local`, `hostPath`) ask for that node's name only, which a new node hasn't, so
-//! host names are left out. It also says which volumes count against limits, and by which CSI driver
-//! (`attachments`).
+//! host names are left out of PersistentVolumes without a driver. A driver's volume is only on its host, which nobody can
+//! launch again. It also says which volumes count against limits, and by which CSI driver
+//! (`attachments`), which claims one pod at a time may use (`exclusive`), and which keep their pods together, by rules as
+//! those of affinity (`topology::rules`).
 //!
 //! Source: kubernetes-sigs/karpenter `pkg/controllers/provisioning/scheduling/volumetopology.go`.
 
@@ -16,14 +18,18 @@ use std::sync::Arc;
 use tenon_domain::api::PodShape;
 use tenon_domain::api::pod::{NodeSelectorTerm, PodVolume};
 use tenon_domain::api::storage::{
-    AUTO_MODE_DRIVER, EBS_DRIVER, EBS_PLUGIN, PersistentVolume, PersistentVolumeClaim, StorageClass,
-    VolumeBinding,
+    AUTO_MODE_DRIVER, ClaimUsers, EBS_DRIVER, EBS_PLUGIN, PersistentVolume, PersistentVolumeClaim,
+    StorageClass, VolumeBinding,
 };
+use tenon_domain::id::NamespacedName;
 use tenon_domain::labels;
-use tenon_domain::requirement::Requirements;
+use tenon_domain::requirement::{Requirement, Requirements};
 
-use super::input::Storage;
+use super::Scope;
+use super::input::{ProvisionInput, Storage};
+use super::occupancy::claims_of;
 use super::report::{Reason, UnusableVolume};
+use super::topology::selectors::ClaimNames;
 
 /// The annotations of the StorageClass that claims get which name none.
 const DEFAULT_CLASS: [&str; 2] =
@@ -53,6 +59,8 @@ pub(crate) struct Volumes<'a> {
     claims: BTreeMap<(&'a str, &'a str), &'a PersistentVolumeClaim>,
     volumes: BTreeMap<&'a str, &'a PersistentVolume>,
     classes: BTreeMap<&'a str, &'a StorageClass>,
+    /// The claims for one pod at a time.
+    exclusive: BTreeSet<(&'a str, &'a str)>,
     /// The name of the default class: of several the newest, as with the API server, then the first by name.
     default_class: Option<&'a str>,
 }
@@ -65,6 +73,12 @@ impl<'a> Volumes<'a> {
                 .claims
                 .iter()
                 .map(|claim| ((claim.meta.namespace.as_str(), claim.meta.name.as_str()), claim))
+                .collect(),
+            exclusive: storage
+                .claims
+                .iter()
+                .filter(|claim| claim.users == ClaimUsers::OnePod)
+                .map(|claim| (claim.meta.namespace.as_str(), claim.meta.name.as_str()))
                 .collect(),
             volumes: storage.volumes.iter().map(|volume| (volume.meta.name.as_str(), volume)).collect(),
             classes: storage.classes.iter().map(|class| (class.meta.name.as_str(), class)).collect(),
@@ -79,6 +93,17 @@ impl<'a> Volumes<'a> {
                 .max()
                 .map(|(_, Reverse(name))| name),
         }
+    }
+
+    /// The claims of a pod that no other pod may use at the same time.
+    pub(crate) fn exclusive(&self, shape: &PodShape) -> Vec<NamespacedName> {
+        if self.exclusive.is_empty() {
+            return Vec::new();
+        }
+        let is_exclusive = |claim: &NamespacedName| {
+            self.exclusive.contains(&(claim.namespace.as_str(), claim.name.as_str()))
+        };
+        claims_of(shape).filter(is_exclusive).collect()
     }
 
     /// The volumes of a pod that count against limits. A volume of an unknown driver counts nowhere.
@@ -165,7 +190,7 @@ impl<'a> Volumes<'a> {
                     "only nodes of EKS Auto Mode attach its PersistentVolume; move the data to a volume of the EBS \
                          CSI driver",
                 ),
-                Some(volume) => Ok(without_hosts(&volume.node_affinity)),
+                Some(volume) => Ok(places(&volume.node_affinity, HostNames::of(volume))),
             },
         }
     }
@@ -189,7 +214,7 @@ impl<'a> Volumes<'a> {
                  `{EBS_DRIVER}`"
             )),
             Some(class) => match class.binding {
-                VolumeBinding::WaitForFirstConsumer => Ok(without_hosts(&class.allowed_topologies)),
+                VolumeBinding::WaitForFirstConsumer => Ok(places(&class.allowed_topologies, HostNames::Kept)),
                 VolumeBinding::Immediate => unusable(format!(
                     "it isn't bound yet, and StorageClass `{name}` binds at once (`volumeBindingMode: Immediate`); see the \
                      claim's events"
@@ -197,6 +222,39 @@ impl<'a> Volumes<'a> {
             },
         }
     }
+}
+
+/// The claims of several pods whose volumes will each be in one zone: EBS makes one where the first of the pods comes.
+pub(crate) fn shared_claims(input: &ProvisionInput, scope: &Scope<'_>) -> ClaimNames {
+    let mut used: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let zonal = scope.nodes.iter().filter(|node| node.labels.contains_key(labels::ZONE));
+    let residents = zonal.flat_map(|node| node.occupancy.shapes());
+    for shape in scope.pods.iter().map(|pod| &pod.shape).chain(residents) {
+        for volume in &shape.volumes {
+            if let PodVolume::Claim(name) = volume {
+                *used.entry((shape.namespace.as_str(), name.as_str())).or_default() += 1;
+            }
+        }
+    }
+    used.retain(|_, pods| *pods > 1);
+    if used.is_empty() {
+        return ClaimNames::new();
+    }
+    let is_shared = |claim: &&PersistentVolumeClaim| {
+        claim.volume.is_none()
+            && claim.users == ClaimUsers::Many
+            && used.contains_key(&(claim.meta.namespace.as_str(), claim.meta.name.as_str()))
+    };
+    let unbound: Vec<&PersistentVolumeClaim> = input.storage.claims.iter().filter(is_shared).collect();
+    if unbound.is_empty() {
+        return ClaimNames::new();
+    }
+    let volumes = Volumes::of(&input.storage);
+    let is_zonal = |claim: &&PersistentVolumeClaim| {
+        volumes.driver_of(claim.storage_class.as_deref()).is_some_and(|driver| *driver == *EBS_DRIVER)
+    };
+    let name = |claim: &PersistentVolumeClaim| (claim.meta.namespace.clone(), claim.meta.name.clone());
+    unbound.into_iter().filter(is_zonal).map(name).collect()
 }
 
 fn named(volume: &PodVolume) -> UnusableVolume {
@@ -230,10 +288,34 @@ fn apart(of_one: &[Requirements], other: Option<(UnusableVolume, &[Requirements]
     }
 }
 
-fn without_hosts(terms: &[NodeSelectorTerm]) -> Vec<Requirements> {
+/// What becomes of the names of hosts in a volume's terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HostNames {
+    /// The volume is on no other host.
+    Kept,
+    /// A pod gets its volume on another host, too, as with the peer.
+    Dropped,
+}
+
+impl HostNames {
+    /// Of a PersistentVolume.
+    const fn of(volume: &PersistentVolume) -> Self {
+        if volume.driver.is_some() { Self::Kept } else { Self::Dropped }
+    }
+
+    fn keep(self, requirement: &Requirement) -> bool {
+        match self {
+            Self::Kept => true,
+            Self::Dropped => requirement.key() != labels::HOSTNAME,
+        }
+    }
+}
+
+/// The places of a volume's terms; none where it can be everywhere.
+fn places(terms: &[NodeSelectorTerm], hosts: HostNames) -> Vec<Requirements> {
     let of = |term: &NodeSelectorTerm| {
         let mut asked = Requirements::new();
-        for requirement in term.match_expressions.iter().filter(|one| one.key() != labels::HOSTNAME) {
+        for requirement in term.match_expressions.iter().filter(|one| hosts.keep(one)) {
             asked.add(requirement.clone());
         }
         asked

@@ -81,14 +81,14 @@ impl WaysTable {
             return Arc::clone(known);
         }
         let mut all = ways.all.clone();
-        for alternative in &mut all {
-            for pin in pins {
-                alternative.asked.add(match &pin.value {
-                    Some(value) => Requirement::one_of(&pin.key, [&**value]),
-                    None => Requirement::does_not_exist(&pin.key),
-                });
-            }
-        }
+        all.retain_mut(|alternative| {
+            pins.iter().all(|pin| {
+                alternative.ask(match pin.values.is_empty() {
+                    false => Requirement::one_of(&pin.key, pin.values.iter().map(|value| &**value)),
+                    true => Requirement::does_not_exist(&pin.key),
+                })
+            })
+        });
         let made = self.of(all);
         self.pinned.borrow_mut().entry(ways.id).or_default().insert(pins.to_vec(), Arc::clone(&made));
         made

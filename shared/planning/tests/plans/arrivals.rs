@@ -51,8 +51,8 @@ fn pods_that_others_count_need_no_domain_where_no_node_has_the_label() {
 
 #[test]
 fn the_pod_with_the_highest_priority_gets_the_last_room() {
-    let urgent = PodShape { priority: 1000, ..app("urgent", "3500m") };
-    let all = pods("web", 1, app("web", "3600m")).into_iter().chain(pods("urgent", 1, urgent));
+    let urgent = PodShape { priority: 1000, ..app("urgent", "9") };
+    let all = pods("web", 1, app("web", "9500m")).into_iter().chain(pods("urgent", 1, urgent));
     let (plan, report) = plan(&input(all.collect(), vec![limited("nodes", "1")]));
     assert_eq!(plan.claims[0].pods[0].name.name, "urgent-0000");
     assert_eq!(report.unschedulable.len(), 1);
@@ -60,9 +60,9 @@ fn the_pod_with_the_highest_priority_gets_the_last_room() {
 
 #[test]
 fn the_last_room_is_for_the_highest_priority_even_if_it_gives_up_preferences_first() {
-    let mut urgent = PodShape { priority: 10, ..app("urgent", "3500m") };
+    let mut urgent = PodShape { priority: 10, ..app("urgent", "9") };
     urgent.preferred_pod_affinity = vec![(1, term(labels::ZONE, "nobody"))];
-    let all = two(pods("web", 1, app("web", "3600m")), pods("urgent", 1, urgent));
+    let all = two(pods("web", 1, app("web", "9500m")), pods("urgent", 1, urgent));
     let made = valid(&input(all, vec![limited("nodes", "1")]));
     assert_eq!((placed(&made, "urgent"), placed(&made, "web")), (1, 0));
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::checker::{faults, lasting_faults};
 use crate::claims_checker::claim_faults;
 use crate::support::*;
-use tenon_domain::api::pod::{NodeInclusionPolicy, TopologySpreadConstraint};
+use tenon_domain::api::pod::{NodeInclusionPolicy, PodVolume, TopologySpreadConstraint};
+use tenon_domain::api::storage::ClaimUsers;
 use tenon_domain::id::Zone;
 use tenon_domain::labels;
 use tenon_domain::requirement::Requirement;
@@ -61,6 +62,31 @@ fn a_claim_of_a_type_that_is_too_small_is_seen() {
 }
 
 #[test]
+fn plans_of_wide_worlds_leave_room_for_daemon_sets_of_a_zone_and_of_a_way_to_pay() {
+    for number in 0..WORLDS {
+        let mut world = wide_world(number);
+        let on = |name: &str, cpu: &str, key: &str, value: &str| {
+            daemon_set(name, selecting(shape(&[("cpu", cpu)]), key, value))
+        };
+        world.daemon_sets.push(on("zonal", "700m", labels::ZONE, ZONES[0]));
+        world.daemon_sets.push(on("handler", "300m", labels::CAPACITY_TYPE, "spot"));
+        let (made, _) = plan(&world);
+        assert_eq!(claim_faults(&world, &made), Vec::<String>::new(), "world {number}");
+    }
+}
+
+#[test]
+fn a_zone_whose_daemon_sets_leave_no_room_is_seen() {
+    let zonal = |world: &mut ProvisionInput, made: &mut ProvisionPlan| {
+        let Some(zone) = first(made, |_| true).and_then(|claim| claim.zones.first()) else { return false };
+        let set = selecting(shape(&[("cpu", "1000")]), labels::ZONE, zone.as_str());
+        world.daemon_sets.push(daemon_set("zonal", set));
+        true
+    };
+    check(claim_faults, zonal, "no room beside DaemonSets");
+}
+
+#[test]
 fn a_node_that_attaches_fewer_volumes_is_seen() {
     let fewer = |world: &mut ProvisionInput, _: &mut ProvisionPlan| {
         for option in world.pools.iter_mut().flat_map(|pool| Arc::make_mut(&mut pool.types)) {
@@ -75,6 +101,36 @@ fn a_node_that_attaches_fewer_volumes_is_seen() {
         !made.placements.is_empty()
     };
     check(claim_faults, none, "a node attaches fewer volumes");
+}
+
+#[test]
+fn pods_that_share_a_claim_for_one_pod_are_seen() {
+    let shared = |world: &mut ProvisionInput, made: &mut ProvisionPlan| {
+        let Some(claim) = world.storage.claims.first_mut() else { return false };
+        claim.users = ClaimUsers::OnePod;
+        for pod in &mut world.pods {
+            let shape = Arc::make_mut(&mut pod.shape);
+            shape.namespace.clone_from(&claim.meta.namespace);
+            shape.volumes = vec![PodVolume::Claim(claim.meta.name.clone())];
+        }
+        made.claims.len() > 1
+    };
+    check(claim_faults, shared, "a claim for one pod has several");
+}
+
+#[test]
+fn pods_of_a_volume_in_several_zones_are_seen() {
+    let apart = |world: &mut ProvisionInput, made: &mut ProvisionPlan| {
+        let mut unbound = world.storage.claims.iter().filter(|claim| claim.volume.is_none());
+        let Some(claim) = unbound.next() else { return false };
+        for pod in &mut world.pods {
+            let shape = Arc::make_mut(&mut pod.shape);
+            shape.namespace.clone_from(&claim.meta.namespace);
+            shape.volumes = vec![PodVolume::Claim(claim.meta.name.clone())];
+        }
+        made.claims.len() > 1
+    };
+    check(claim_faults, apart, "pods of one volume may be in several zones");
 }
 
 #[test]

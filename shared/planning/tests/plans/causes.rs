@@ -1,13 +1,15 @@
 //! The words of refusals: the cause that stands in the way, and a remedy that helps.
 
+use std::sync::Arc;
+
 use crate::support::*;
 use tenon_domain::api::pod::{NodeSelectorTerm, PodShape, PodVolume};
-use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim};
+use tenon_domain::api::storage::{ClaimUsers, PersistentVolume, PersistentVolumeClaim};
 use tenon_domain::catalog::{Availability, Incompatibility, Unavailability};
 use tenon_domain::labels;
 use tenon_domain::requirement::{NodeSelectorRequirement, Operator, Requirement, Requirements};
 use tenon_domain::resources::ResourceName;
-use tenon_planning::provision::{PoolInput, ProvisionInput, plan};
+use tenon_planning::provision::{NodeKind, PoolInput, ProvisionInput, plan};
 
 /// The message of the last pod without a place.
 fn told(input: &ProvisionInput) -> String {
@@ -63,14 +65,14 @@ fn what_is_short_is_told_with_what_daemon_sets_take_and_with_a_remedy_that_helps
     check(
         ("cpu", "1500m"),
         Some("500m"),
-        "`1500m` of `cpu` is requested, `1900m` less `500m` of DaemonSets is available at most: request less, or allow \
-         larger types",
+        "`1500m` of `cpu` is requested, `1900m` less `500m` of DaemonSet `default/agent` is available at most: request \
+         less, or allow larger types",
     );
     check(
         ("cpu", "1"),
         Some("4"),
-        "`1` of `cpu` is requested, `1900m` less `4` of DaemonSets is available at most: lower the requests of DaemonSets, \
-         or allow larger types",
+        "`1` of `cpu` is requested, `1900m` less `4` of DaemonSet `default/agent` is available at most: lower the requests \
+         of DaemonSets, or allow larger types",
     );
     check(
         ("ephemeral-storage", "100Gi"),
@@ -82,6 +84,18 @@ fn what_is_short_is_told_with_what_daemon_sets_take_and_with_a_remedy_that_helps
         ("cpu", "1e30"),
         None,
         "`9223372036854775807` of `cpu` is requested, `1900m` is available at most: request less, or allow larger types",
+    );
+}
+
+#[test]
+fn a_daemon_set_that_asks_for_what_no_node_has_is_named() {
+    let large = pool("default", vec![FakeType::new("m.large", 2, 8, 29).option()]);
+    let mut world = input(pods("web", 1, shape(&[("cpu", "1")])), vec![large]);
+    world.daemon_sets = vec![daemon_set("gpus", shape(&[("nvidia.com/gpu", "1")]))];
+    assert_eq!(
+        told(&world),
+        "NodePool `default`: no instance type offers pods any `nvidia.com/gpu`, and `1` of it is for DaemonSet \
+         `default/gpus`: let it select nodes that have it, or allow instance types that do"
     );
 }
 
@@ -109,7 +123,7 @@ fn the_requirement_that_alone_excludes_every_type_is_named_with_what_types_have(
         "reserved",
         ": nodes of the EC2NodeClass have `on-demand`, `spot`: allow others, or let the class have reservations: \
          `ReservedCapacity` of the cluster's stack must be `Enabled`, and `capacityReservationSelectorTerms` of the \
-         EC2NodeClass must select some",
+         EC2NodeClass must select some that are neither capacity blocks nor interruptible",
     );
     check(
         labels::CAPACITY_TYPE,
@@ -170,15 +184,27 @@ fn terms_that_match_no_new_node_are_told() {
     check_message(
         with(NodeSelectorTerm { match_expressions: Vec::new(), match_fields: Vec::new() }),
         default_pool(),
-        "all terms of the pod's required node affinity are empty, and an empty term matches no node: fill one, or remove \
-         the affinity",
+        "no node can match a term of the pod's required node affinity: each is empty, or contradicts itself or \
+         `nodeSelector`: correct one, or remove the affinity",
+    );
+    // No value in common is no wish for nodes without the label.
+    let mut contradicting = with(NodeSelectorTerm {
+        match_expressions: vec![Requirement::one_of("rack", ["r1"])],
+        match_fields: Vec::new(),
+    });
+    contradicting.node_selector.insert("rack".to_owned(), "r0".to_owned());
+    check_message(
+        contradicting,
+        default_pool(),
+        "no node can match a term of the pod's required node affinity: each is empty, or contradicts itself or \
+         `nodeSelector`: correct one, or remove the affinity",
     );
     let named = Requirement::one_of("metadata.name", ["ip-1"]);
     check_message(
         with(NodeSelectorTerm { match_expressions: Vec::new(), match_fields: vec![named] }),
         default_pool(),
-        "incompatible requirements: the pod requires `metadata.name In [ip-1]`, nodes have `metadata.name NotIn [ip-1]`: \
-         change the pod's or the pool's",
+        "incompatible requirements: the pod requires `metadata.name In [ip-1]`, nodes have `metadata.name NotIn [ip-1]`: a \
+         new node has a name of its own: let the pod select nodes by other labels, or make room on those that it names",
     );
 }
 
@@ -194,10 +220,73 @@ fn a_node_that_pods_must_share_is_told_to_be_full() {
     );
     let mut cache = app("cache", "1");
     cache.required_pod_affinity = vec![term(labels::HOSTNAME, "web")];
+    let mut full = node("full", NodeKind::Initialized, &[("cpu", "1"), ("memory", "1Gi"), ("pods", "20")]);
+    full.occupancy.add(&Arc::new(app("web", "1")));
+    let mut world = input(pods("cache", 1, cache), vec![default_pool()]);
+    world.nodes.push(full);
     assert_eq!(
-        told(&input(pods("cache", 1, cache), vec![default_pool()])),
+        told(&world),
         "its affinity leaves no node for the pod: no node has room and runs the pods that it follows: make room beside \
          them, or relax the rule"
+    );
+}
+
+#[test]
+fn another_value_of_a_label_is_no_help_where_nothing_matches_an_affinity() {
+    for key in [labels::HOSTNAME, labels::ZONE] {
+        let mut cache = app("cache", "1");
+        cache.required_pod_affinity = vec![term(key, "web")];
+        assert_eq!(
+            told(&input(pods("cache", 1, cache), vec![default_pool()])),
+            "its affinity leaves no place for the pod: no running or planned pod matches it: create such a pod, or correct \
+             the affinity's `labelSelector` or `namespaces`"
+        );
+    }
+}
+
+#[test]
+fn a_label_that_nothing_has_is_named() {
+    let mut web = app("web", "1");
+    web.topology_spread = vec![spread("rack", "web", 1)];
+    assert_eq!(
+        told(&input(pods("web", 1, web), vec![default_pool()])),
+        "its topology spread with `maxSkew` 1 needs the label `rack`, and no Node or NodePool has it: add it to one, or relax \
+         the rule"
+    );
+}
+
+#[test]
+fn excluded_zones_are_named_with_the_cause() {
+    let foreign = || {
+        let mut one = node("foreign", NodeKind::Initialized, &[("cpu", "100m"), ("pods", "20")]);
+        one.labels.insert(labels::ZONE.to_owned(), "test-zone-4".to_owned());
+        one
+    };
+    let mut web = app("web", "1");
+    web.topology_spread = vec![spread(labels::ZONE, "web", 1)];
+    let mut world = input(pods("web", 4, web), vec![default_pool()]);
+    world.nodes.push(foreign());
+    assert_eq!(
+        told(&world),
+        "its topology spread with `maxSkew` 1 leaves no value of `topology.kubernetes.io/zone` for the pod: `test-zone-1`, \
+         `test-zone-2`, `test-zone-3` (1 pod more than the least), `test-zone-4` (no NodePool offers it, and its Nodes don't \
+         take the pod): let a NodePool offer `test-zone-4`, or raise `maxSkew`"
+    );
+    // Both rules are against the pod.
+    let mut cache = app("cache", "1");
+    cache.required_pod_affinity = vec![term(labels::ZONE, "db")];
+    cache.topology_spread = vec![spread(labels::ZONE, "cache", 1)];
+    let mut world = input(pods("cache", 2, cache), vec![default_pool()]);
+    let mut beside =
+        node("beside", NodeKind::Initialized, &[("cpu", "1"), ("memory", "1Gi"), ("pods", "20")]);
+    beside.labels.insert(labels::ZONE.to_owned(), "test-zone-1".to_owned());
+    beside.occupancy.add(&Arc::new(app("db", "1")));
+    world.nodes.push(beside);
+    assert_eq!(
+        told(&world),
+        "its affinity and its topology spread with `maxSkew` 1 leave no value of `topology.kubernetes.io/zone` for the pod: \
+         `test-zone-1` (1 pod more than the least), `test-zone-2`, `test-zone-3` (none of the pods that it follows): raise \
+         `maxSkew`, let the pods that it follows run elsewhere, too, or relax the rule"
     );
 }
 
@@ -237,6 +326,7 @@ fn volumes_that_can_not_be_used_are_named() {
         storage_class: Some("ebs".to_owned()),
         volume: Some(format!("pv-{name}")),
         phase: "Bound".to_owned(),
+        users: ClaimUsers::Many,
     };
     let in_zone = |name: &str, zone: &str| PersistentVolume {
         meta: meta(&format!("pv-{name}"), ""),

@@ -67,6 +67,14 @@ fn limits_taints_and_zones_are_named() {
 }
 
 #[test]
+fn the_daemon_sets_without_which_a_pod_has_room_are_named() {
+    let types = vec![FakeType::new("small.instance-type", 2, 4, 20).option()];
+    let mut world = input(pods("a", 1, shape(&[("cpu", "1")])), vec![pool("default", types)]);
+    world.daemon_sets = vec![daemon_set("agent", shape(&[("cpu", "1500m")]))];
+    check(&world, &["1: not enough `cpu` beside `1500m` of DaemonSet `default/agent`"]);
+}
+
+#[test]
 fn a_pod_that_cant_be_planned_for_has_no_pools() {
     let mut gated = shape(&[]);
     gated.scheduling_gates = vec!["example.com/quota".to_owned()];

@@ -2,11 +2,13 @@
 //! tests (kubernetes-sigs/karpenter `pkg/controllers/provisioning`).
 
 use crate::support::*;
+use crate::topology::by_zone;
+use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::id::InstanceType;
 use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::Requirement;
-use tenon_planning::provision::PoolInput;
+use tenon_planning::provision::{ExistingNode, NodeKind, PoolInput, ProvisionInput, plan};
 
 fn limited(limits: &[(&str, &str)]) -> PoolInput {
     let mut pool = default_pool();
@@ -34,10 +36,58 @@ fn c089_limits() {
 }
 
 #[test]
+fn few_nodes_are_large_enough_for_all_pods() {
+    let check = |nodes: &str, count, cpu, expected| {
+        let sizes = [("m.1", 1), ("m.2", 2), ("m.8", 8), ("m.16", 16), ("m.32", 32)];
+        let types = sizes.map(|(name, cpu)| FakeType::new(name, cpu, 4 * cpu, 58).option());
+        let only = pool("default", types.to_vec());
+        let mut limited = only.clone();
+        limited.pool.limits = list(&[("nodes", nodes)]);
+        for pool in [limited, PoolInput { nodes_left: nodes.parse().ok(), ..only }] {
+            let web = pods("web", count, shape(&[("cpu", cpu)]));
+            let (plan, report) = claims(&input(web, vec![pool]), expected);
+            assert_eq!(report.unschedulable, [], "{plan:?}");
+        }
+    };
+    check("1", 4, "1500m", 1);
+    check("2", 38, "1500m", 2);
+    check("1", 1, "100m", 1);
+}
+
+#[test]
+fn leaving_nodes_leave_room_until_the_pool_has_twice_its_limit() {
+    let check = |stays: &str, leaves: &str, launched| {
+        let mut pool = limited(&[("nodes", "2")]);
+        pool.pool.template.requirements =
+            [Requirement::one_of(labels::ARCH, ["amd64"])].into_iter().collect();
+        (pool.usage, pool.leaving) = (list(&[("nodes", stays)]), list(&[("nodes", leaves)]));
+        let large = pods("large", 3, shape(&[("cpu", "3500m")]));
+        let (_, report) = claims(&input(large, vec![pool]), launched);
+        assert!(report.unschedulable.iter().all(|one| one.reason().into_str() == "LimitsExceeded"));
+    };
+    check("2", "0", 0);
+    check("1", "1", 1);
+    check("0", "2", 2);
+    check("0", "3", 1);
+    check("0", "4", 0);
+    check("2", "1", 0);
+    check("3", "0", 0);
+}
+
+#[test]
+fn leaving_nodes_leave_no_room_in_the_clusters_bounds() {
+    let mut pool = PoolInput { nodes_left: Some(0), ..limited(&[("nodes", "2")]) };
+    pool.leaving = list(&[("nodes", "2")]);
+    check_reason(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![pool]), "MaxNodesReached");
+}
+
+#[test]
 fn the_clusters_most_nodes_are_no_limit_of_a_pool() {
     let large = || pods("large", 3, shape(&[("cpu", "3500m")]));
     let check = |nodes_left, limits: &[(&str, &str)], launched, reason: &str| {
-        let pool = PoolInput { nodes_left: Some(nodes_left), ..limited(limits) };
+        let mut pool = PoolInput { nodes_left: Some(nodes_left), ..limited(limits) };
+        pool.pool.template.requirements =
+            [Requirement::one_of(labels::ARCH, ["amd64"])].into_iter().collect();
         let (_, report) = claims(&input(large(), vec![pool]), launched);
         assert_eq!(report.unschedulable[0].reason().into_str(), reason);
         report.unschedulable[0].message()
@@ -90,4 +140,82 @@ fn the_clusters_most_nodes_are_counted_over_all_pools() {
     }
     let (_, report) = claims(&input(large, amd), 2);
     assert_eq!(report.unschedulable.len(), 2);
+}
+
+fn large() -> InstanceTypeOption {
+    FakeType::new("m.large", 2, 8, 29).option()
+}
+
+/// Six pods spread over zones; a large node holds one, one of double the size two.
+fn spread_over_zones(nodes: Vec<ExistingNode>, pools: Vec<PoolInput>) -> ProvisionInput {
+    let mut web = app("web", "1500m");
+    web.topology_spread = vec![spread(labels::ZONE, "web", 1)];
+    let mut world = input(pods("web", 6, web), pools);
+    world.nodes = nodes;
+    world
+}
+
+/// The pods on new nodes by zone, of which a limit keeps the others.
+fn check_spread(world: &ProvisionInput, expected: &[usize]) {
+    let (made, report) = plan(world);
+    assert_eq!(by_zone(&made), expected, "{report:#?}");
+    assert_eq!(report.unschedulable.len(), world.pods.len() - expected.iter().sum::<usize>());
+    for refused in &report.unschedulable {
+        assert_eq!(refused.reason().into_str(), "LimitsExceeded");
+    }
+}
+
+#[test]
+fn a_limit_takes_pods_of_a_spread_away_evenly() {
+    let check = |limits: &[(&str, &str)], types: Vec<InstanceTypeOption>, full: usize, expected: &[usize]| {
+        let mut only = pool("default", types);
+        only.pool.limits = list(limits);
+        let nodes = ZONES.iter().take(full).map(|zone| {
+            let mut one =
+                node(&format!("full-{zone}"), NodeKind::Initialized, &[("cpu", "100m"), ("pods", "9")]);
+            one.labels.insert(labels::ZONE.to_owned(), (*zone).to_owned());
+            one
+        });
+        check_spread(&spread_over_zones(nodes.collect(), vec![only]), expected);
+    };
+    check(&[("cpu", "8")], vec![large()], 0, &[1, 1, 2]);
+    check(&[("nodes", "4")], vec![large()], 0, &[1, 1, 2]);
+    check(&[("cpu", "8")], vec![large()], 3, &[1, 1, 2]);
+    check(&[("cpu", "8")], vec![large()], 1, &[1, 1, 2]);
+    check(&[("cpu", "4")], vec![large()], 0, &[1, 1]);
+    let double = FakeType::new("m.xlarge", 4, 16, 58).option();
+    check(&[("cpu", "8")], vec![large(), double], 0, &[1, 1, 2]);
+}
+
+#[test]
+fn a_limit_of_the_pool_of_some_zones_holds_back_the_others() {
+    let check = |zones: usize, cpu: &str, expected: &[usize]| {
+        let mut first = pool("first", vec![large()]);
+        first.pool.limits = list(&[("cpu", cpu)]);
+        first
+            .pool
+            .template
+            .requirements
+            .add(Requirement::one_of(labels::ZONE, ZONES.iter().take(zones).copied()));
+        let mut second = pool("second", vec![large()]);
+        second
+            .pool
+            .template
+            .requirements
+            .add(Requirement::one_of(labels::ZONE, ZONES.iter().skip(zones).copied()));
+        check_spread(&spread_over_zones(Vec::new(), vec![first, second]), expected);
+    };
+    check(1, "2", &[1, 2, 2]);
+    check(2, "4", &[1, 1, 2]);
+    check(2, "2", &[1, 1]);
+}
+
+/// Ten pods in zones of four, three and three need four nodes; nine fit on three.
+#[test]
+fn nodes_within_a_limit_are_filled() {
+    let mut web = app("web", "1200m");
+    web.topology_spread = vec![spread(labels::ZONE, "web", 1)];
+    let mut only = pool("default", vec![FakeType::new("m.xlarge", 4, 16, 58).option()]);
+    only.pool.limits = list(&[("cpu", "12")]);
+    check_spread(&input(pods("web", 10, web), vec![only]), &[3, 3, 3]);
 }

@@ -9,6 +9,7 @@ mod broken_plans;
 mod catalogue;
 mod causes;
 mod checker;
+mod choices;
 mod claims_checker;
 mod cluster_bounds;
 mod counted;
@@ -18,18 +19,26 @@ mod disruption;
 mod drawn;
 mod drawn_plans;
 mod explain;
+mod followers;
 mod limits;
 mod min_values;
+mod no_domain;
 mod order;
 mod probes;
 mod provision;
 mod provision_properties;
 mod refusals;
+mod repelling;
 mod replays;
 mod reserved;
 mod sized_plans;
 mod sized_worlds;
 mod support;
+mod tainted_spreads;
 mod topology;
 mod trials;
 mod volumes;
+
+/// The system's allocator would take a third of the time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use crate::support::*;
 use tenon_domain::api::pod::{HostPort, NodeSelectorTerm, PodShape};
-use tenon_domain::catalog::{Availability, Unavailability};
+use tenon_domain::catalog::{Availability, CapacityType, Unavailability};
+use tenon_domain::id::NodeClassName;
 use tenon_domain::labels;
+use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::taint::{Taint, TaintEffect, Toleration};
 use tenon_planning::provision::{ExistingNode, NodeKind, PlanCompletion, ProvisionInput, StepBudget, plan};
@@ -160,6 +162,61 @@ fn c091_the_heaviest_pool_wins_and_an_explicit_selector_beats_it() {
 }
 
 #[test]
+fn a_plan_counts_on_the_prices_of_what_its_launches_buy() {
+    // The prices of spot, in percent of on-demand: of both types, and of the launches where they buy spot.
+    let check = |small: Option<u64>, large: Option<u64>, claims: usize, spot: Option<u64>| {
+        let [mut cheap, mut dear] = [("small.instance-type", 2), ("large.instance-type", 16)]
+            .map(|(name, size)| FakeType::new(name, size, size, 40).option());
+        let of = |price: UsdPerHour, percent: u64| UsdPerHour::from_nanos(price.nanos() / 100 * percent);
+        for (one, percent) in [(&mut cheap, small), (&mut dear, large)] {
+            for offering in one.offerings.iter_mut().filter(|one| one.capacity_type == CapacityType::Spot) {
+                offering.price = offering.price.zip(percent).map(|(price, percent)| of(price, percent));
+            }
+        }
+        let pod = shape(&[("cpu", "1500m"), ("memory", "1Gi")]);
+        let (plan, _) = plan(&input(pods("web", claims, pod), vec![pool("default", vec![cheap, dear])]));
+        let price = FakeType::new("small.instance-type", 2, 2, 40).price();
+        let paid = spot.map_or(price, |percent| of(price, percent));
+        let expected: Vec<Option<UsdPerHour>> = vec![Some(paid); claims];
+        let found: Vec<Option<UsdPerHour>> = plan.claims.iter().map(|claim| claim.price).collect();
+        assert_eq!(found, expected, "{small:?} {large:?}");
+    };
+    check(Some(50), Some(50), 1, Some(50));
+    check(Some(200), Some(100), 1, None);
+    check(None, Some(100), 1, None);
+    check(None, None, 1, None);
+    // The large type holds four pods for less than four times the small one's spot price.
+    check(Some(300), Some(60), 4, None);
+    check(None, Some(60), 4, None);
+}
+
+#[test]
+fn a_pod_selects_an_ec2_node_class() {
+    let of_class = |name: &str, class: &str| {
+        let mut made = pool(name, six());
+        made.pool.template.node_class.name = NodeClassName::parse(class).unwrap();
+        made
+    };
+    let heavy = || {
+        let mut heavy = of_class("heavy", "a");
+        heavy.pool.weight = 100;
+        heavy
+    };
+    let web = |class: &str| pods("web", 1, selecting(shape(&[("cpu", "1")]), labels::EC2NODECLASS, class));
+    let (plan, _) = claims(&input(web("b"), vec![heavy(), of_class("light", "b")]), 1);
+    assert_eq!(plan.claims[0].pool.as_str(), "light");
+    claims(&input(web("c"), vec![heavy()]), 0);
+    // A template's label doesn't change the class that the nodes are of.
+    let mut labelled = heavy();
+    labelled.pool.template.labels.insert(labels::EC2NODECLASS.to_owned(), "b".to_owned());
+    claims(&input(web("a"), vec![labelled.clone()]), 1);
+    claims(&input(web("b"), vec![labelled]), 0);
+    let mut of_another = heavy();
+    of_another.pool.template.requirements.add(Requirement::one_of(labels::EC2NODECLASS, ["b"]));
+    claims(&input(pods("web", 1, shape(&[("cpu", "1")])), vec![of_another]), 0);
+}
+
+#[test]
 fn c091_a_pool_without_prefer_no_schedule_is_preferred_and_one_with_it_used_at_need() {
     let mut avoided = pool("avoided", six());
     avoided.pool.weight = 50;
@@ -181,6 +238,57 @@ fn affinity_terms_are_ored_and_a_term_that_cannot_be_had_is_passed_over() {
     either.required_node_affinity = vec![term(labels::ARCH, "s390x"), term(labels::ZONE, "test-zone-2")];
     let (plan, _) = claims(&input(pods("web", 1, either), vec![default_pool()]), 1);
     assert_eq!(plan.claims[0].zones.len(), 1);
+}
+
+/// A pod that may be on nodes with one value of a label or on those with another.
+fn either(mut shape: PodShape, key: &str, values: [&str; 2]) -> PodShape {
+    let term = |value: &str| NodeSelectorTerm {
+        match_expressions: vec![Requirement::one_of(key, [value])],
+        match_fields: Vec::new(),
+    };
+    shape.required_node_affinity = values.map(term).into();
+    shape
+}
+
+#[test]
+fn a_pod_with_alternatives_goes_where_others_go() {
+    let types = || vec![FakeType::new("default.instance-type", 4, 4, 5).option()];
+    let check = |nodes: Option<&str>| {
+        let small = either(shape(&[("cpu", "1")]), labels::ZONE, ["test-zone-1", "test-zone-2"]);
+        let large = selecting(shape(&[("cpu", "2")]), labels::ZONE, "test-zone-2");
+        let all = pods("small", 3, small).into_iter().chain(pods("large", 3, large)).collect();
+        let mut pool = pool("default", types());
+        pool.pool.limits = nodes.map(|nodes| list(&[("nodes", nodes)])).unwrap_or_default();
+        let (_, report) = claims(&input(all, vec![pool]), 3);
+        assert_eq!(report.unschedulable, []);
+    };
+    check(None);
+    check(Some("3"));
+}
+
+#[test]
+fn a_pod_joins_the_claim_of_another_alternative_where_a_limit_allows_no_more() {
+    // The pods fit in neither zone alone.
+    let either = either(shape(&[("cpu", "1")]), labels::ZONE, ["test-zone-1", "test-zone-2"]);
+    let one = |name, zone: &str| pods(name, 1, selecting(shape(&[("cpu", "2500m")]), labels::ZONE, zone));
+    let all = pods("either", 2, either).into_iter().chain(one("first", "test-zone-1"));
+    let mut pool = pool("default", vec![FakeType::new("default.instance-type", 4, 4, 5).option()]);
+    pool.pool.limits = list(&[("nodes", "2")]);
+    let (_, report) = claims(&input(all.chain(one("second", "test-zone-2")).collect(), vec![pool]), 2);
+    assert_eq!(report.unschedulable, []);
+}
+
+#[test]
+fn an_alternative_that_a_limit_has_no_room_for_is_passed_over() {
+    let types = ["large.instance-type", "small.instance-type"];
+    let pod = either(shape(&[("cpu", "1")]), labels::INSTANCE_TYPE, types);
+    let options =
+        types.into_iter().zip([16, 2]).map(|(name, size)| FakeType::new(name, size, size, 20).option());
+    let mut pool = pool("default", options.collect());
+    pool.pool.limits = list(&[("cpu", "4")]);
+    let (plan, report) = claims(&input(pods("web", 2, pod), vec![pool]), 2);
+    assert_eq!(report.unschedulable, []);
+    assert!(plan.claims.iter().all(|claim| claim.instance_types[0].as_str() == "small.instance-type"));
 }
 
 #[test]
@@ -234,6 +342,23 @@ fn the_bound_is_at_most_the_price() {
 }
 
 #[test]
+fn the_bound_leaves_out_types_of_which_the_limits_allow_no_node() {
+    let check = |limits: &[(&str, &str)], expected: usize| {
+        let types = [("small.instance-type", 4), ("large.instance-type", 16)];
+        let types =
+            types.into_iter().map(|(name, cpu)| FakeType::new(name, cpu, 2 * cpu, 40).option()).collect();
+        let mut world = input(pods("web", 3, shape(&[("cpu", "900m")])), vec![pool("default", types)]);
+        world.pools[0].pool.limits = list(limits);
+        let (plan, _) = plan(&world);
+        let programme = tenon_planning::bound::programme(&world, &plan).unwrap();
+        assert_eq!(programme.columns.len(), expected, "{limits:?}");
+    };
+    check(&[], 2);
+    check(&[("cpu", "16")], 2);
+    check(&[("cpu", "15")], 1);
+}
+
+#[test]
 fn claims_are_written_as_node_claims() {
     let (plan, _) = claims(&input(pods("web", 1, shape(&[("cpu", "3")])), vec![default_pool()]), 1);
     let claim = &plan.claims[0];
@@ -241,6 +366,7 @@ fn claims_are_written_as_node_claims() {
         claim.requirements.to_node_selectors().into_iter().map(|one| (one.key, one.values)).collect();
     assert_eq!(written[labels::CAPACITY_TYPE], ["on-demand", "spot"]);
     assert_eq!(written[labels::NODEPOOL], ["default"]);
+    assert_eq!(written[labels::EC2NODECLASS], ["default"]);
     assert_eq!(written[labels::INSTANCE_TYPE].len(), claim.instance_types.len());
     let name = claim.name.as_str();
     assert_eq!((name.len(), name.starts_with("default-")), ("default-".len() + 5, true));

@@ -3,7 +3,9 @@
 use crate::support::*;
 use tenon_domain::api::meta::ObjectMeta;
 use tenon_domain::api::pod::{PodShape, PodVolume};
-use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
+use tenon_domain::api::storage::{
+    ClaimUsers, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding,
+};
 use tenon_domain::budget::DisruptionReason;
 use tenon_domain::catalog::{Availability, Unavailability};
 use tenon_domain::evidence::{CatalogPart, Waiting};
@@ -20,6 +22,13 @@ fn refusals_say_why() {
     let one = |shape: PodShape| pods("web", 1, shape);
     let plain = || shape(&[("cpu", "1")]);
     check_reason(&input(one(plain()), Vec::new()), "NoNodePool");
+    let mut leaving = input(one(plain()), Vec::new());
+    leaving.leaving_pools = [NodePoolName::parse("old").unwrap()].into();
+    let report = check_reason(&leaving, "NoNodePool");
+    assert_eq!(
+        report.unschedulable[0].message(),
+        "NodePool `old` is being deleted, and there is no other: create one"
+    );
     let mut fixed = input(one(plain()), Vec::new());
     fixed.static_pools = [NodePoolName::parse("steady").unwrap()].into();
     let report = check_reason(&fixed, "OnlyStaticNodePools");
@@ -87,6 +96,12 @@ fn what_is_not_supported_is_refused_by_name() {
     };
     let newer = PodShape { unknown: vec!["spec.tolerations[0].new".to_owned()], ..shape(&[("cpu", "1")]) };
     check(newer, "`spec.tolerations[0].new` isn't supported");
+    let mistyped = PodShape {
+        unknown: vec!["spec.nodeSelectr".to_owned()],
+        meant: Some("nodeSelector"),
+        ..shape(&[("cpu", "1")])
+    };
+    check(mistyped, "`spec.nodeSelectr` isn't supported (did you mean `nodeSelector`?): correct it");
     let claiming = PodShape { resource_claims: vec!["gpu".to_owned()], ..shape(&[("cpu", "1")]) };
     check(claiming, "spec.resourceClaims");
 }
@@ -170,6 +185,7 @@ fn volumes_that_can_not_be_bound_are_refused_and_others_are_planned() {
         storage_class: Some(class.to_owned()),
         volume: volume.map(str::to_owned),
         phase: "Pending".to_owned(),
+        users: ClaimUsers::Many,
     };
     let volume =
         |name: &str| PersistentVolume { meta: meta(name, ""), node_affinity: Vec::new(), driver: None };
@@ -258,6 +274,23 @@ fn prices_that_are_missing_are_named_only_where_something_is_bought_by_them() {
 }
 
 #[test]
+fn zones_where_the_class_lacks_a_subnet_are_named() {
+    let [a, b, c] = ZONES;
+    let pool = without(&[
+        (a, Unavailability::NotOffered),
+        (b, Unavailability::NoSubnet),
+        (c, Unavailability::NoSubnet),
+    ]);
+    let asked = pods("web", 1, shape(&[("cpu", "1")]));
+    let report = check_reason(&input(asked, vec![pool]), "NoOffering");
+    assert_eq!(
+        report.unschedulable[0].reason().to_string(),
+        "no matching instance type is offered in the zones of the EC2NodeClass's subnets, but some in `test-zone-2`, \
+         `test-zone-3`: give the class subnets there, or allow other instance types"
+    );
+}
+
+#[test]
 fn what_is_short_is_told_of_the_type_that_lacks_least() {
     // One lacks both, the other only memory.
     let types = [FakeType::new("a.little", 1, 1, 5), FakeType::new("a.long", 8, 2, 5)];
@@ -322,21 +355,13 @@ fn what_is_due_now_and_is_not_asked_for_by_this_plan_is_looked_at_again_in_a_min
     assert_eq!(plan(&world).0.wake_at, Some(at(60)));
 }
 
-/// The sentences of a report.
-fn told(tell: impl FnOnce(&mut Report)) -> Vec<String> {
-    let (mut report, mut findings) = (Report::default(), Vec::<Finding>::new());
-    tell(&mut report);
-    report.deliver(&mut findings);
-    findings.iter().map(|finding| finding.message("planner")).collect()
-}
-
 #[test]
 fn what_disruption_waits_for_and_annotations_that_say_nothing_are_told() {
     let waiting = vec![Waiting::SnapshotMissing];
     let pod = NamespacedName { namespace: "shop".to_owned(), name: "web".to_owned() };
     let invalid = vec![InvalidAnnotation { pod, owner: None, value: "soon".to_owned() }];
     let report = DisruptionReport { waiting, invalid, ..DisruptionReport::default() };
-    let told = told(|to| report.tell(to));
+    let told = told_findings(|to| report.tell(to));
     let annotation = "ignoring annotation `karpenter.sh/do-not-disrupt` of pod `shop/web`: its value `soon` is neither \
                       `true` nor a duration such as `30m`; correct it";
     let waits = "planner waits: the cluster's agent hasn't reported yet: install it, or check its pods";
@@ -372,11 +397,13 @@ fn a_pool_whose_budgets_allow_nothing_is_told_once_for_each_reason() {
             allowed,
             going: 1,
             of,
+            closed: None,
         },
+        waits_for: None,
     };
     let of_pool = |refusals: Vec<DisruptionRefusal>| {
         let report = DisruptionReport { refusals, ..DisruptionReport::default() };
-        let all = told(|to| report.tell(to));
+        let all = told_findings(|to| report.tell(to));
         all.into_iter().filter(|one| one.starts_with("disrupting no nodes")).collect::<Vec<_>>()
     };
     let expected = |reason: &str| {

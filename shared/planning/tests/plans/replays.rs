@@ -11,20 +11,27 @@
 //!   pod has none itself and no running pod keeps it away.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::checker::faults;
 use crate::claims_checker::claim_faults;
+use tenon_domain::api::Pod;
+use tenon_domain::api::pod::PodShape;
+use tenon_domain::id::Uid;
+use tenon_planning::provision::plan;
 use tenon_replay::replay::{Nominations, Replay, replay};
 use tenon_replay::wide::wide_world;
 
 /// Worlds of `cargo test`: about 7 s.
 const WORLDS: u64 = 60;
-/// How many planned pods of these worlds find no place, of about 2,400, and how many of them wait after another plan. The goal is at most `max(1 pod, 1 %)` in each world, and none after another plan.
+/// How many planned pods of these worlds find no place, of about 2,400, and how many of them wait after another plan. The
+/// goal is at most `max(1 pod, 1 %)` in each world, and none after another plan. In world 27, which has the most of them,
+/// pods may be where at most 3 others are, which come first.
 const LEFT: [(Nominations, usize, usize); 3] =
-    [(Nominations::InWaves, 28, 11), (Nominations::Made, 35, 11), (Nominations::None, 99, 71)];
+    [(Nominations::InWaves, 33, 22), (Nominations::Made, 43, 24), (Nominations::None, 106, 85)];
 /// Worlds in which more than `max(1 pod, 1 %)` are left where nodes open as the agent lets them: for higher priorities,
 /// for others that keep them away, and for an affinity that began elsewhere.
-const BEYOND: [u64; 5] = [9, 28, 31, 40, 53];
+const BEYOND: [u64; 5] = [9, 27, 28, 40, 53];
 
 /// What a run over many worlds found.
 #[derive(Debug, Default)]
@@ -65,6 +72,27 @@ fn planned_pods_find_their_places_but_for_known_worlds() {
         assert_eq!(tally.promised_twice, 0, "{nominations:?}: {tally:?}");
         if nominations == Nominations::InWaves {
             assert_eq!(tally.beyond, BEYOND, "{tally:?}");
+        }
+    }
+}
+
+/// kube-scheduler tries the older ones first.
+#[test]
+fn the_youngest_of_equal_pods_wait() {
+    for number in 0..WORLDS {
+        let world = wide_world(number);
+        let (plan, _) = plan(&world);
+        let of_claims = plan.claims.iter().flat_map(|claim| &claim.pods);
+        let placed: BTreeSet<&Uid> =
+            plan.placements.iter().map(|one| &one.pod).chain(of_claims).map(|pod| &pod.uid).collect();
+        let mut waits: BTreeMap<*const PodShape, &Pod> = BTreeMap::new();
+        for pod in &world.pods {
+            let shape = Arc::as_ptr(&pod.shape);
+            if !placed.contains(&pod.uid) {
+                waits.entry(shape).or_insert(pod);
+            } else if let Some(older) = waits.get(&shape) {
+                panic!("world {number}: {} has a place, {} doesn't", pod.name, older.name);
+            }
         }
     }
 }

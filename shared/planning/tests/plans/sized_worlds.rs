@@ -3,6 +3,7 @@
 //!
 //! The peer's: `pkg/controllers/provisioning/scheduling/scheduling_benchmark_test.go` of kubernetes-sigs/karpenter.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::catalogue::catalogue;
@@ -58,6 +59,13 @@ fn labelled(mut one: PodShape, key: &str, value: &str) -> PodShape {
     one
 }
 
+/// Pods of a benchmark, by index. Equal ones share their shape, as in a snapshot.
+fn shaped(shapes: impl Iterator<Item = PodShape>) -> Vec<Pod> {
+    let mut known: BTreeMap<PodShape, Arc<PodShape>> = BTreeMap::new();
+    let mut shared = |one: PodShape| Arc::clone(known.entry(one.clone()).or_insert_with(|| Arc::new(one)));
+    shapes.enumerate().map(|(index, one)| pod(&format!("pod-{index:06}"), &shared(one))).collect()
+}
+
 fn peers_pool() -> tenon_planning::provision::PoolInput {
     let types = (0..PEERS_TYPES).map(|index| {
         let name: &'static str = Box::leak(format!("fake-it.{index}").into_boxed_str());
@@ -88,24 +96,24 @@ pub(crate) fn peers(count: u64, seed: u64) -> ProvisionInput {
             4 => one.required_pod_anti_affinity = vec![term(labels::HOSTNAME, "app", "nginx")],
             _ => {}
         }
-        pod(&format!("pod-{index:06}"), &Arc::new(one))
+        one
     });
-    input(all.collect(), vec![peers_pool()])
+    input(shaped(all), vec![peers_pool()])
 }
 
 /// The peer's pods with preferences: a zone, apart over zones (which can't be for all), apart on nodes.
 pub(crate) fn preferring(count: u64, seed: u64) -> ProvisionInput {
     let mut draw = Draw::new(seed);
-    let all = (0..count).map(|index| {
+    let all = (0..count).map(|_| {
         let mut one = labelled(sized(draw.of(&PEERS_CPU), draw.of(&PEERS_MEMORY)), "app", "nginx");
         let zone = Requirement::one_of(labels::ZONE, ["test-zone-1"]);
         let wished = NodeSelectorTerm { match_expressions: vec![zone], match_fields: Vec::new() };
         one.preferred_node_affinity = vec![(1, wished)];
         one.preferred_pod_anti_affinity =
             vec![(10, term(labels::ZONE, "app", "nginx")), (1, term(labels::HOSTNAME, "app", "nginx"))];
-        pod(&format!("pod-{index:06}"), &Arc::new(one))
+        one
     });
-    input(all.collect(), vec![peers_pool()])
+    input(shaped(all), vec![peers_pool()])
 }
 
 /// Deployments with the constraints of real clusters, on all types of us-east-1.

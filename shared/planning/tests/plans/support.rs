@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tenon_domain::api::meta::{OwnerReference, OwnerRole};
 use tenon_domain::api::pod::PodShape;
 use tenon_domain::catalog::InstanceTypeOption;
+use tenon_domain::report::{Finding, Report};
 use tenon_planning::provision::{PoolInput, ProvisionInput, ProvisionPlan, ProvisionReport, plan};
 pub(crate) use tenon_replay::small::*;
 
@@ -67,4 +68,12 @@ pub(crate) fn check_reason(input: &ProvisionInput, expected: &str) -> ProvisionR
 pub(crate) fn selecting(mut shape: PodShape, key: &str, value: &str) -> PodShape {
     shape.node_selector.insert(key.to_owned(), value.to_owned());
     shape
+}
+
+/// The sentences of a report.
+pub(crate) fn told_findings(tell: impl FnOnce(&mut Report)) -> Vec<String> {
+    let (mut report, mut findings) = (Report::default(), Vec::<Finding>::new());
+    tell(&mut report);
+    report.deliver(&mut findings);
+    findings.iter().map(|finding| finding.message("planner")).collect()
 }

@@ -11,7 +11,9 @@ use tenon_domain::api::meta::ObjectMeta;
 use tenon_domain::api::pod::{
     LabelSelector, NodeSelectorTerm, PodAffinityTerm, PodVolume, TopologySpreadConstraint, WhenUnsatisfiable,
 };
-use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
+use tenon_domain::api::storage::{
+    ClaimUsers, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding,
+};
 use tenon_domain::labels;
 use tenon_domain::registry::{PlanPolicies, PreferencePolicy};
 use tenon_domain::requirement::Requirement;
@@ -39,7 +41,7 @@ pub(crate) fn by_zone(plan: &ProvisionPlan) -> Vec<usize> {
     counts
 }
 
-fn in_zone(name: &str, zone: &str, cpu: &str) -> ExistingNode {
+pub(crate) fn in_zone(name: &str, zone: &str, cpu: &str) -> ExistingNode {
     let mut one = node(name, NodeKind::Initialized, &[("cpu", cpu), ("memory", "16Gi"), ("pods", "20")]);
     one.labels.insert(labels::ZONE.to_owned(), zone.to_owned());
     one
@@ -119,8 +121,9 @@ fn c094_with_fewer_domains_than_min_domains_the_least_is_none() {
     assert_eq!(
         message.as_deref(),
         Some(
-            "its topology spread with `maxSkew` 1 leaves no value of `topology.kubernetes.io/zone` for the pod: let a \
-             NodePool offer another one, or relax the rule"
+            "its topology spread with `maxSkew` 1 leaves no value of `topology.kubernetes.io/zone` for the pod: \
+             `test-zone-1`, `test-zone-2` (full while there are fewer values than `minDomains` 3): let NodePools offer \
+             more values, or lower `minDomains`"
         )
     );
     check(4, &ZONES, 6, &[1, 1, 1]);
@@ -372,7 +375,7 @@ fn custom_labels_of_a_pool_are_domains() {
 }
 
 /// A world whose pods have a volume of their own in a zone each.
-fn with_volumes(zones: &[&str], bound: bool) -> ProvisionInput {
+pub(crate) fn with_volumes(zones: &[&str], bound: bool) -> ProvisionInput {
     let meta = |name: &str, namespace: &str| ObjectMeta {
         name: name.to_owned(),
         namespace: namespace.to_owned(),
@@ -402,6 +405,7 @@ fn with_volumes(zones: &[&str], bound: bool) -> ProvisionInput {
             storage_class: Some("zonal".to_owned()),
             volume: bound.then(|| format!("pv-{index}")),
             phase: "Bound".to_owned(),
+            users: ClaimUsers::Many,
         });
         storage.volumes.push(PersistentVolume {
             meta: meta(&format!("pv-{index}"), ""),

@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::claims_checker::claim_faults;
 use crate::support::*;
 use tenon_domain::api::Pod;
-use tenon_domain::api::pod::{PodShape, PodVolume};
+use tenon_domain::api::pod::{NodeSelectorTerm, PodShape, PodVolume};
 use tenon_domain::api::storage::{
-    PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment, VolumeBinding,
+    ClaimUsers, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment, VolumeBinding,
 };
 use tenon_domain::id::CommandId;
 use tenon_domain::labels;
+use tenon_domain::requirement::Requirement;
 use tenon_planning::provision::{
     ExistingNode, NodeKind, PlanTrials, PoolInput, ProvisionInput, Purpose, Reason, explain, plan,
 };
@@ -32,6 +34,7 @@ fn claim(name: &str, class: &str) -> PersistentVolumeClaim {
         storage_class: Some(class.to_owned()),
         volume: None,
         phase: "Pending".to_owned(),
+        users: ClaimUsers::Many,
     }
 }
 
@@ -273,6 +276,51 @@ fn c101_volumes_without_a_limit_or_a_zone_are_passed_over() {
     claims(&one, 4);
 }
 
+/// The zones of the planned claims.
+fn zones_of_sharing(world: &ProvisionInput, nodes: usize) -> BTreeSet<String> {
+    let (plan, report) = claims(world, nodes);
+    assert_eq!(report.unschedulable, []);
+    assert_eq!(claim_faults(world, &plan), Vec::<String>::new());
+    plan.claims.iter().flat_map(|claim| claim.zones.iter().map(ToString::to_string)).collect()
+}
+
+#[test]
+fn pods_that_share_a_claim_that_isnt_bound_go_to_one_zone_and_to_one_node_that_holds_them() {
+    let with = |name: &str, cpu: &str| {
+        let volumes = vec![PodVolume::Claim("data".to_owned())];
+        pod(name, &Arc::new(PodShape { volumes, ..shape(&[("cpu", cpu)]) }))
+    };
+    let small = world(vec![with("a", "1"), with("b", "2")], attaching(10));
+    assert_eq!(zones_of_sharing(&small, 1).len(), 1);
+    let large = world(vec![with("a", "9"), with("b", "10"), with("c", "9")], attaching(10));
+    assert_eq!(zones_of_sharing(&large, 3).len(), 1);
+    // One pod alone goes anywhere, and so do pods with a volume that is in no zone.
+    assert_eq!(zones_of_sharing(&world(vec![with("a", "9")], attaching(10)), 1).len(), 3);
+    let mut files = large.clone();
+    files.storage.classes = vec![class("ebs", "efs.csi.aws.com", VolumeBinding::WaitForFirstConsumer)];
+    assert_eq!(zones_of_sharing(&files, 3).len(), 3);
+    // A bound one says itself where it is.
+    let mut known = large;
+    known.storage.claims = vec![bound("data", "pv-1")];
+    known.storage.volumes = vec![volume("pv-1", Some(EBS))];
+    assert_eq!(zones_of_sharing(&known, 3).len(), 3);
+}
+
+#[test]
+fn a_pod_follows_the_claim_that_isnt_bound_to_a_node_that_is_launching() {
+    let using = |name: &str| using(name, &["data"]);
+    let mut one = world(vec![using("late")], attaching(10));
+    let mut other = there("first", NodeKind::InFlight);
+    other.labels.insert(labels::ZONE.to_owned(), "test-zone-2".to_owned());
+    other.allocatable = list(&[("cpu", "20m"), ("memory", "64Gi"), ("pods", "110")]);
+    other.occupancy.add(&using("early").shape);
+    one.nodes = vec![other];
+    let (plan, _) = claims(&one, 0);
+    assert_eq!(plan.placements.len(), 1);
+    one.nodes[0].allocatable = list(&[("cpu", "10m"), ("memory", "64Gi"), ("pods", "110")]);
+    assert_eq!(zones_of_sharing(&one, 1), BTreeSet::from(["test-zone-2".to_owned()]));
+}
+
 #[test]
 fn a_volume_that_names_no_class_gets_the_default_one() {
     const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
@@ -302,6 +350,72 @@ fn a_volume_that_names_no_class_gets_the_default_one() {
     let both = |a, b| vec![by_default(later.clone(), a), by_default(at_once.clone(), b)];
     check(scratch(), both(2, 1), true);
     check(scratch(), both(1, 2), false);
+}
+
+/// A world whose claims are each for one pod at a time.
+fn exclusive(pods: Vec<Pod>) -> ProvisionInput {
+    let mut world = world(pods, attaching(10));
+    world.storage.claims.iter_mut().for_each(|claim| claim.users = ClaimUsers::OnePod);
+    world
+}
+
+/// The pods without a place, with their messages.
+fn left_over(world: &ProvisionInput) -> Vec<(String, String)> {
+    let (made, report) = plan(world);
+    assert_eq!(claim_faults(world, &made), Vec::<String>::new());
+    report.unschedulable.iter().map(|one| (one.pod.name.name.clone(), one.message())).collect()
+}
+
+fn in_use(pod: &str, claim: &str, by: &str) -> (String, String) {
+    let message = format!(
+        "PersistentVolumeClaim `{claim}` is for one pod at a time (`ReadWriteOncePod`), and pod `default/{by}` has it or \
+         comes first: wait for its end, or give the pods claims of their own"
+    );
+    (pod.to_owned(), message)
+}
+
+#[test]
+fn of_pods_that_share_a_claim_for_one_pod_the_first_gets_a_place() {
+    let shared = |_| vec!["data".to_owned()];
+    let world = exclusive(many(3, shared));
+    let (first, others) = ("db-000", ["db-001", "db-002"]);
+    assert_eq!(left_over(&world), others.map(|pod| in_use(pod, "data", first)));
+    let (made, _) = plan(&world);
+    assert_eq!(made.claims.iter().map(|claim| claim.pods.len()).sum::<usize>(), 1);
+    // Any number of pods may use another claim.
+    assert_eq!(left_over(&self::world(many(3, shared), attaching(10))), []);
+    // A higher priority comes first, then the age.
+    let mut prior = exclusive(many(2, shared));
+    Arc::make_mut(&mut prior.pods[1].shape).priority = 1;
+    assert_eq!(left_over(&prior), [in_use("db-000", "data", "db-001")]);
+    // A pod that can't be planned for takes nothing.
+    let mut gated = exclusive(many(2, shared));
+    Arc::make_mut(&mut gated.pods[0].shape).scheduling_gates = vec!["wait".to_owned()];
+    let waits: Vec<String> = left_over(&gated).into_iter().map(|(pod, _)| pod).collect();
+    assert_eq!(waits, ["db-000"]);
+}
+
+#[test]
+fn a_running_pod_keeps_its_claim_for_one_pod_until_it_terminates() {
+    let resident = using("old", &["data"]);
+    let check = |resident: &Pod, expected: &[(String, String)]| {
+        let mut world = exclusive(vec![using("db", &["log", "data"])]);
+        world.nodes = vec![there("node-1", NodeKind::Initialized)];
+        world.nodes[0].occupancy.extend([resident]);
+        let (_, report) = plan(&world);
+        let told = report.unschedulable.iter().map(|one| (one.pod.name.name.clone(), one.message()));
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+        world
+    };
+    let world = check(&resident, &[in_use("db", "data", "old")]);
+    let terminating = Pod { deleted_at: Some(world.now), ..resident.clone() };
+    check(&terminating, &[]);
+    check(&using("old", &["other"]), &[]);
+    // Where the plan empties the node, its pod and the claim move.
+    let mut trials = PlanTrials::new(&world, |_| true, [&resident]);
+    let purpose = Purpose::Replacement(CommandId::parse("command-1").unwrap());
+    let (made, report) = trials.plan(&purpose, &BTreeSet::from(["node-1"]), std::slice::from_ref(&resident));
+    assert_eq!((made.claims.len(), report.unschedulable), (1, Vec::new()));
 }
 
 #[test]
@@ -360,6 +474,40 @@ fn a_static_class_waits_for_the_node_and_others_say_why_they_never_bind() {
         &|claim| claim.meta.deleted_at = Some(at(0)),
         Some("it is being deleted; create it again once it is gone"),
     );
+}
+
+#[test]
+fn a_volume_of_a_driver_is_on_its_host_only() {
+    let on_host = || NodeSelectorTerm {
+        match_expressions: vec![Requirement::one_of(labels::HOSTNAME, ["old"])],
+        match_fields: Vec::new(),
+    };
+    let with = |driver: Option<&str>| {
+        let mut one = world(vec![using("web", &["data"])], attaching(10));
+        one.storage.claims = vec![bound("data", "pv")];
+        one.storage.volumes =
+            vec![PersistentVolume { node_affinity: vec![on_host()], ..volume("pv", driver) }];
+        one
+    };
+    // A local disk of another node does as well.
+    claims(&with(None), 1);
+    let gone = with(Some("local.csi.openebs.io"));
+    let report = check_reason(&gone, "IncompatibleRequirements");
+    assert_eq!(
+        report.unschedulable[0].message(),
+        "NodePool `default`: incompatible requirements: the pod's volumes require `kubernetes.io/hostname In [old]`, nodes \
+         have `kubernetes.io/hostname NotIn [old]`: the volume is on that host, which is gone or has no room: make room \
+         there, or give the pod other volumes"
+    );
+    let mut there_is = gone;
+    let mut old = there("old", NodeKind::Initialized);
+    old.labels.insert(labels::HOSTNAME.to_owned(), "old".to_owned());
+    there_is.nodes = vec![there("other", NodeKind::Initialized), old];
+    let (plan, _) = claims(&there_is, 0);
+    assert_eq!(plan.placements[0].node, "old");
+    let mut later = world(vec![using("web", &["data"])], attaching(10));
+    later.storage.classes[0].allowed_topologies = vec![on_host()];
+    check_reason(&later, "IncompatibleRequirements");
 }
 
 #[test]

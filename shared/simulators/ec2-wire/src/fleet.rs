@@ -7,7 +7,7 @@ use tenon_ec2::port::{
 
 use crate::error::{WireError, invalid, refused};
 use crate::form::FormFields;
-use crate::template::{interface, metadata_options};
+use crate::template::{interface, metadata_options, tags_of};
 use crate::xml::Xml;
 
 pub(crate) fn fleet(form: &mut FormFields) -> Result<CreateFleetRequest, WireError> {
@@ -126,11 +126,22 @@ pub(crate) fn probe(form: &mut FormFields) -> Result<RunInstancesProbe, WireErro
         network_interfaces.push(spec);
     }
     let metadata_options = form.structure("MetadataOptions", metadata_options)?;
+    let market = form.structure("InstanceMarketOptions", |form| form.required("MarketType"))?;
+    let capacity_type = match market.as_deref() {
+        None => TargetCapacityType::OnDemand,
+        Some("spot") => TargetCapacityType::Spot,
+        Some(other) => return Err(invalid("MarketType", other)),
+    };
+    let [instance, volume, network_interface_tags, spot_request_tags] =
+        tags_of(form, ["instance", "volume", "network-interface", "spot-instances-request"])?;
     Ok(RunInstancesProbe {
         launch_template,
         version,
         with,
-        tags: tags(form)?,
+        capacity_type,
+        tags: FleetTags { instance, volume, ..FleetTags::default() },
+        network_interface_tags,
+        spot_request_tags,
         metadata_options,
         network_interfaces,
         security_groups,

@@ -14,22 +14,22 @@ use crate::form::FormFields;
 use crate::request::ids;
 
 pub(crate) fn template(form: &mut FormFields) -> Result<CreateLaunchTemplate, WireError> {
-    Ok(CreateLaunchTemplate {
-        name: form.required("LaunchTemplateName")?,
-        data: form.structure("LaunchTemplateData", data)?.ok_or_else(|| missing("LaunchTemplateData"))?,
-        tags: tags_of(form, "launch-template")?,
-    })
+    let name = form.required("LaunchTemplateName")?;
+    let data = form.structure("LaunchTemplateData", data)?.ok_or_else(|| missing("LaunchTemplateData"))?;
+    let [tags] = tags_of(form, ["launch-template"])?;
+    Ok(CreateLaunchTemplate { name, data, tags })
 }
 
-/// Tags for resources of the one kind that may be tagged there.
-fn tags_of(form: &mut FormFields, kind: &str) -> Result<Tags, WireError> {
+/// Tags for resources of the kinds that may be tagged there.
+pub(crate) fn tags_of<const KINDS: usize>(
+    form: &mut FormFields,
+    kinds: [&str; KINDS],
+) -> Result<[Tags; KINDS], WireError> {
     let specification = |form: &mut FormFields| Ok((form.required("ResourceType")?, form.tags()?));
-    let mut found = Tags::new();
+    let mut found = kinds.map(|_| Tags::new());
     for (of, tags) in form.structures("TagSpecification", specification)? {
-        if of != kind {
-            return Err(invalid("ResourceType", &of));
-        }
-        found.extend(tags);
+        let place = kinds.iter().position(|kind| *kind == of).and_then(|at| found.get_mut(at));
+        place.ok_or_else(|| invalid("ResourceType", &of))?.extend(tags);
     }
     Ok(found)
 }
@@ -116,6 +116,8 @@ fn network(form: &mut FormFields) -> Result<(Vec<NetworkInterfaceSpec>, Vec<Secu
 fn data(form: &mut FormFields) -> Result<LaunchTemplateData, WireError> {
     let (network_interfaces, security_groups) = network(form)?;
     let (placement, tenancy) = form.structure("Placement", placement)?.unwrap_or_default();
+    let [network_interface_tags, spot_request_tags] =
+        tags_of(form, ["network-interface", "spot-instances-request"])?;
     Ok(LaunchTemplateData {
         image: form.parsed("ImageId")?,
         security_groups,
@@ -126,7 +128,8 @@ fn data(form: &mut FormFields) -> Result<LaunchTemplateData, WireError> {
         monitoring: form.structure("Monitoring", monitoring)?,
         network_interfaces,
         nested_virtualization: form.structure("CpuOptions", cpu_options)?,
-        network_interface_tags: tags_of(form, "network-interface")?,
+        network_interface_tags,
+        spot_request_tags,
         reservations: form.structure("CapacityReservationSpecification", reservations)?,
         placement,
         tenancy,

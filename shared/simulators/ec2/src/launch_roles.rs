@@ -1,13 +1,14 @@
 //! Launch roles of clusters: who may launch for which cluster.
 //!
 //! Decides it as the stacks' policies do, by the cluster's tag: a role makes and uses launch templates of its cluster,
-//! launches with its cluster's tag, and tags its cluster's instances. Not modelled: the roles that it passes, images,
+//! launches with its cluster's tag, and tags its cluster's instances. A template that launches don't find yet has no tag,
+//! so it is denied by words that name none. Not modelled: the roles that it passes, images,
 //! subnets and security groups.
 //!
 //! Invariant: once the account has a launch role, nobody launches by other rights.
 
 use tenon_domain::id::{ClusterName, InstanceId};
-use tenon_domain::tags;
+use tenon_domain::{SignedDuration, Timestamp, tags};
 use tenon_ec2::port::{CreateFleetRequest, CreateLaunchTemplate, LaunchRole, RunInstancesProbe, Tags};
 use tenon_ec2::{Ec2Error, LaunchRights};
 
@@ -29,6 +30,11 @@ impl RegionTwin {
     /// Deletes a launch role. Sessions of it stay.
     pub fn remove_launch_role(&self, arn: &str) {
         self.with(|state| state.launch_roles.remove(arn));
+    }
+
+    /// Hides each new template from launches by a role for that long.
+    pub fn hide_new_templates(&self, unseen_for: SignedDuration) {
+        self.with(|state| state.templates_unseen_for = unseen_for);
     }
 
     /// STS's AssumeRole: the account by the role's rights.
@@ -70,6 +76,7 @@ impl TwinState {
         request: &CreateFleetRequest,
     ) -> Result<(), Ec2Error> {
         let named = request.launch_templates.iter().map(|template| template.name.as_str());
+        self.sees_templates(Call::CreateFleet, by, named.clone())?;
         let templates = named.filter_map(|name| self.templates.get(name)).map(|known| &known.template.tags);
         let made = [&request.tags.fleet, &request.tags.instance, &request.tags.volume];
         self.may_launch(Call::CreateFleet, by, made.into_iter().chain(templates))
@@ -81,8 +88,12 @@ impl TwinState {
         by: Option<&ClusterName>,
         probe: &RunInstancesProbe,
     ) -> Result<(), Ec2Error> {
+        self.sees_templates(Call::RunInstances, by, [probe.launch_template.as_str()])?;
         let template = self.templates.get(&probe.launch_template).map(|known| &known.template.tags);
-        self.may_launch(Call::RunInstances, by, std::iter::once(&probe.tags.instance).chain(template))
+        let made = [&probe.tags.instance, &probe.tags.volume, &probe.network_interface_tags];
+        // A spot request may be without tags.
+        let spot = (!probe.spot_request_tags.is_empty()).then_some(&probe.spot_request_tags);
+        self.may_launch(Call::RunInstances, by, made.into_iter().chain(spot).chain(template))
     }
 
     /// CreateTags. Other functions have this right of their own.
@@ -92,6 +103,28 @@ impl TwinState {
         }
         let known = ids.iter().filter_map(|id| self.instances.get(id)).map(|twin| &twin.instance().tags);
         self.may_launch(Call::CreateTags, by, known)
+    }
+
+    /// Whether launches by a role find these templates.
+    fn sees_templates<'a>(
+        &self,
+        call: Call,
+        by: Option<&ClusterName>,
+        named: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), Ec2Error> {
+        let is_new = |at: Timestamp| self.now.duration_since(at) < self.templates_unseen_for;
+        let mut found = named.into_iter().filter_map(|name| self.templates.get(name));
+        if by.is_none() || !found.any(|known| is_new(known.template.created_at)) {
+            return Ok(());
+        }
+        let action = call.as_str();
+        let words = format!(
+            "You are not authorized to perform this operation. User: arn:aws:sts::111122223333:assumed-role/launch/tenon \
+             is not authorized to perform: ec2:{action} on resource: \
+             arn:aws:ec2:us-east-1:111122223333:launch-template/* because no identity-based policy allows the \
+             ec2:{action} action."
+        );
+        Err(error(call, "UnauthorizedOperation", &words))
     }
 
     /// Whether these tags are the caller's cluster's.

@@ -75,6 +75,8 @@ pub(super) struct TwinState {
     pub(super) profiles: Profiles,
     /// Clusters' launch roles, by ARN.
     pub(super) launch_roles: BTreeMap<String, ClusterName>,
+    /// How long launches don't find a new template.
+    pub(super) templates_unseen_for: SignedDuration,
     pub(super) instances: BTreeMap<InstanceId, TwinInstance>,
     pub(super) capacity: Capacity,
     /// Errors that a test gives to a pool: code and message.
@@ -142,6 +144,7 @@ impl TwinState {
             published: PublishedReleases::default(),
             profiles: Profiles::new(),
             launch_roles: BTreeMap::new(),
+            templates_unseen_for: SignedDuration::ZERO,
             instances: BTreeMap::new(),
             capacity: Capacity::default(),
             failing: BTreeMap::new(),

@@ -205,6 +205,7 @@ impl Cluster {
             variant: ImageVariant::Any,
             boot_mode: None,
             created_at: now,
+            own_snapshots: BTreeMap::new(),
         };
         let observation = ClassObservation {
             name: name.clone(),

@@ -302,16 +302,19 @@ fn a_changed_spec_raises_the_generation_and_nothing_else_does() {
     assert_eq!(generation(), Some(3));
 }
 
+/// A Job of three pods, of which two run at once, for five seconds each.
+fn short_job() -> Value {
+    let template = json!({"metadata": {"annotations": {"tenon.dev/simulated-run-seconds": "5"}},
+        "spec": {"containers": [{"name": "a"}]}});
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+        "spec": {"parallelism": 2, "completions": 3, "template": template}})
+}
+
 #[test]
 fn jobs_end_and_deployments_are_deleted_with_what_they_own() {
     let cluster = cluster();
     cluster.add_node(node("a"));
-    let template = json!({"metadata": {"annotations": {"tenon.dev/simulated-run-seconds": "5"}},
-        "spec": {"containers": [{"name": "a"}]}});
-    cluster
-        .apply(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
-            "spec": {"parallelism": 2, "completions": 3, "template": template}}))
-        .unwrap();
+    cluster.apply(short_job()).unwrap();
     cluster.apply(deployment("web", 2, json!({}))).unwrap();
     run(&cluster, 100);
     assert_eq!(cluster.pod_counts(), PodCounts { running: 2, finished: 3, ..PodCounts::default() });
@@ -321,6 +324,20 @@ fn jobs_end_and_deployments_are_deleted_with_what_they_own() {
     cluster.delete(Kind::Deployment, "default", "web");
     run(&cluster, 140);
     assert_eq!(cluster.pod_counts(), PodCounts { finished: 3, ..PodCounts::default() });
+}
+
+#[test]
+fn a_job_that_is_done_stays_done_without_its_pods() {
+    let cluster = cluster();
+    cluster.add_node(node("a"));
+    cluster.apply(short_job()).unwrap();
+    run(&cluster, 100);
+    assert_eq!(cluster.pod_counts(), PodCounts { finished: 3, ..PodCounts::default() });
+    for pod in cluster.objects(Kind::Pod) {
+        cluster.delete(Kind::Pod, "default", object::name(&pod));
+    }
+    run(&cluster, 200);
+    assert_eq!(cluster.pod_counts(), PodCounts::default());
 }
 
 #[test]

@@ -112,13 +112,31 @@ impl ClusterState {
         let parallelism = count(job, "/spec/parallelism", 1);
         let completions = count(job, "/spec/completions", parallelism);
         let owned: Vec<Object> = self.store.owned_by(object::uid(job)).map(Arc::clone).collect();
-        let succeeded = owned.iter().filter(|pod| text(pod, "/status/phase") == Some("Succeeded")).count();
+        let succeeded = self.count_succeeded(job, &owned);
         let active: Vec<Object> = owned.into_iter().filter(|pod| is_active(pod)).collect();
         let wanted = parallelism.min(completions.saturating_sub(succeeded));
         self.delete_surplus(&active, wanted);
         for _ in active.len()..wanted {
             self.create_pod_of(job, None);
         }
+    }
+
+    /// How many of the Job's pods succeeded, also of those that are gone: `status.succeeded`. Kubernetes keeps a finished
+    /// pod with a finalizer until it is counted; here the status names the counted pods that are still there.
+    fn count_succeeded(&mut self, job: &Object, owned: &[Object]) -> usize {
+        let known = object::list(job, "/status/uncountedTerminatedPods/succeeded");
+        let ended = |pod: &&Object| text(pod, "/status/phase") == Some("Succeeded");
+        let there: BTreeSet<&str> = owned.iter().filter(ended).map(|pod| object::uid(pod)).collect();
+        let new = there.iter().filter(|uid| !known.iter().any(|had| had.as_str() == Some(**uid))).count();
+        let succeeded = count(job, "/status/succeeded", 0).saturating_add(new);
+        if let Some(key) = ObjectKey::of(job).filter(|_| succeeded > 0) {
+            self.store.change_status(&key, |counted| {
+                let status = child(counted, "status");
+                status.insert("succeeded".to_owned(), json!(succeeded));
+                status.insert("uncountedTerminatedPods".to_owned(), json!({"succeeded": there}));
+            });
+        }
+        succeeded
     }
 
     /// Deletes the pods beyond the wanted number: unbound ones first, then by name.

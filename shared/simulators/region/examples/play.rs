@@ -7,6 +7,6 @@ fn main() {
         .unwrap_or_default();
     match tenon_region::scenario::play_to_transcript(&text) {
         Ok(transcript) => println!("{}", transcript.0),
-        Err(error) => eprintln!("{error}"),
+        Err(error) => eprintln!("{}", tenon_runtime::error::chain(&error)),
     }
 }

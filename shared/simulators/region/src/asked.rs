@@ -4,7 +4,7 @@
 //! affect no right has only its name.
 
 use tenon_domain::id::InstanceId;
-use tenon_ec2::port::{CreateFleetRequest, CreateLaunchTemplate, LaunchRole, Tags};
+use tenon_ec2::port::{CreateFleetRequest, CreateLaunchTemplate, LaunchRole, RunInstancesProbe, Tags};
 use tenon_table::{Commit, Key, Query};
 
 use crate::ports::TaskSignal;
@@ -24,6 +24,8 @@ pub enum AskedCall<'a> {
     CreateFleet(&'a CreateFleetRequest),
     /// A fleet that isn't launched.
     DryRunFleet(&'a CreateFleetRequest),
+    /// An instance that isn't launched.
+    DryRunInstances(&'a RunInstancesProbe),
     /// A cluster's launch role.
     AssumeRole(&'a LaunchRole),
     /// A launch template.

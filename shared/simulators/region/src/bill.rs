@@ -461,7 +461,7 @@ mod tests {
         let (region, clusters) =
             (StandingCharges::of_region().unwrap(), StandingCharges::of_clusters(2).unwrap());
         // Four event source mappings with a maximum concurrency, and that of `interruption`.
-        assert_eq!((region.polls, region.alarm_metrics), (4 * 5 + 2, 10));
+        assert_eq!((region.polls, region.alarm_metrics), (4 * 5 + 2, 11));
         assert_eq!((clusters.polls, clusters.alarm_metrics), (2, 2));
         let logs = LogSettings { class: LogClass::Standard, kept_days: 30, platform: PlatformLines::Written };
         assert_eq!((region.logs, clusters.logs), (logs, logs));

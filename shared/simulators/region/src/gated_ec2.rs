@@ -163,6 +163,17 @@ gated! {
             Ok(answer)
         }
 
+        async fn dry_run_run_instances(
+            &self,
+            probe: &RunInstancesProbe,
+        ) -> Result<DryRunOutcome, Ec2Error> {
+            self.hear(AskedCall::DryRunInstances(probe));
+            self.before("ec2.dry_run_run_instances", "RunInstances").await?;
+            let answer = self.inner.dry_run_run_instances(probe).await?;
+            self.after("ec2.dry_run_run_instances", "RunInstances").await?;
+            Ok(answer)
+        }
+
         async fn create_launch_template(
             &self,
             template: &CreateLaunchTemplate,
@@ -216,8 +227,6 @@ gated! {
             fn delete_launch_template(name: &str) -> ();
         "GetConsoleOutput" "ec2.console_output"
             fn console_output(id: &InstanceId) -> Option<String>;
-        "RunInstances" "ec2.dry_run_run_instances"
-            fn dry_run_run_instances(probe: &RunInstancesProbe) -> DryRunOutcome;
     }
 }
 

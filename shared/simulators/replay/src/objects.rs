@@ -9,7 +9,7 @@ use tenon_domain::api::pod::{
     LabelSelector, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, PodShape, PodVolume,
     TopologySpreadConstraint, WhenUnsatisfiable,
 };
-use tenon_domain::api::storage::{CsiNode, VolumeBinding};
+use tenon_domain::api::storage::{ClaimUsers, CsiNode, VolumeBinding};
 use tenon_domain::api::workload::DaemonSet;
 use tenon_domain::requirement::Requirement;
 use tenon_domain::resources::ResourceList;
@@ -223,10 +223,14 @@ fn priority_classes(input: &ProvisionInput) -> Vec<Value> {
 fn storage(of: &Storage) -> Vec<Value> {
     let claims = of.claims.iter().map(|claim| {
         let bound = claim.volume.as_ref().map(|_| json!({"pv.kubernetes.io/bind-completed": "yes"}));
+        let mode = match claim.users {
+            ClaimUsers::Many => "ReadWriteOnce",
+            ClaimUsers::OnePod => "ReadWriteOncePod",
+        };
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": claim.meta.name, "namespace": claim.meta.namespace, "annotations": bound},
             "spec": {"storageClassName": claim.storage_class, "volumeName": claim.volume,
-                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+                "accessModes": [mode], "resources": {"requests": {"storage": "1Gi"}}},
             "status": {"phase": claim.phase}})
     });
     let volumes = of.volumes.iter().map(|volume| {

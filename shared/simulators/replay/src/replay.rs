@@ -2,8 +2,8 @@
 //! find no place are counted.
 //!
 //! It shares no code with the planner nor with the checker of assignments. Pods that fit on Nodes that are ready are
-//! placed before the plan is made, as in a cluster. Of each claim one offering is drawn. Pods of DaemonSets have a
-//! high priority, as those that a node can't do without.
+//! placed before the plan is made, as in a cluster. Those with room on a node that opens later are nominated for it. Of each
+//! claim one offering is drawn. Pods of DaemonSets have a high priority, as those that a node can't do without.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -96,7 +96,7 @@ fn settled(world: &ProvisionInput, seed: u64) -> ProvisionInput {
     run.input_after(world)
 }
 
-/// The planned pods with their nodes; `None` for a node that is there already, which nobody nominates.
+/// The planned pods with the claims that are made for them; `None` for a node that is there already.
 fn planned(plan: &ProvisionPlan) -> BTreeMap<String, Option<String>> {
     let placed = plan.placements.iter().map(|one| (one.pod.name.name.clone(), None));
     let launched = plan
@@ -111,7 +111,7 @@ fn planned(plan: &ProvisionPlan) -> BTreeMap<String, Option<String>> {
 pub struct NodeOpening {
     /// The node.
     pub node: ExistingNode,
-    /// UIDs of the pods that it was planned for.
+    /// UIDs of the pods that it was planned for, or that have room on it as it opens.
     pub kept: BTreeSet<String>,
     /// What it charges its pool's limits, if it is a claim's.
     charge: Option<ResourceList>,
@@ -141,7 +141,11 @@ impl Openings {
             plan.claims.iter().map(|claim| run_claim(input, claim, &mut draw)).collect::<Vec<_>>();
         let registered = later.iter().filter(|node| !node.occupancy.shapes().is_empty()).cloned().collect();
         let later = if plan == &ProvisionPlan::default() { Vec::new() } else { later };
-        let there = |node| NodeOpening { node, kept: BTreeSet::new(), charge: None, limits: None };
+        let there = |node: ExistingNode| {
+            let placed = plan.placements.iter().filter(|one| one.node == node.name);
+            let kept = placed.map(|one| one.pod.uid.to_string()).collect();
+            NodeOpening { node, kept, charge: None, limits: None }
+        };
         let mut all: Vec<NodeOpening> = later.into_iter().map(there).collect();
         for (claim, (node, charge)) in plan.claims.iter().zip(of_claims) {
             let kept = claim.pods.iter().map(|pod| pod.uid.to_string()).collect();

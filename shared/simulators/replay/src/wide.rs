@@ -11,7 +11,9 @@ use tenon_domain::api::pod::{
     HostPort, LabelSelector, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, PodShape, PodVolume,
     TopologySpreadConstraint, WhenUnsatisfiable,
 };
-use tenon_domain::api::storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding};
+use tenon_domain::api::storage::{
+    ClaimUsers, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeBinding,
+};
 use tenon_domain::catalog::InstanceTypeOption;
 use tenon_domain::labels;
 use tenon_domain::requirement::Requirement;
@@ -220,6 +222,7 @@ fn with_volumes(draw: &mut Draw, prefix: &str, one: &PodShape, storage: &mut Sto
             storage_class: Some(class.clone()),
             volume: bound.then(|| volume.clone()),
             phase: if bound { "Bound" } else { "Pending" }.to_owned(),
+            users: ClaimUsers::Many,
         });
         if bound {
             storage.volumes.push(PersistentVolume {

@@ -40,7 +40,7 @@ struct AcceptedImage {
 }
 
 /// A class's own words about images.
-struct ImageTerms {
+pub(crate) struct ImageTerms {
     required_tags: BTreeMap<String, String>,
     names: Vec<String>,
     tags: Vec<(String, String)>,
@@ -48,7 +48,7 @@ struct ImageTerms {
 
 impl ImageTerms {
     /// Those of a manifest.
-    fn of(manifest: &Value) -> Self {
+    pub(crate) fn of(manifest: &Value) -> Self {
         let annotations = at(manifest, "/metadata/annotations");
         let policy = annotations.and_then(|all| all.get(IMAGE_POLICY)).and_then(Value::as_str);
         let policy: Value = policy.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
@@ -66,11 +66,13 @@ impl ImageTerms {
         }
     }
 
-    fn accepts(&self, tags: &Tags) -> bool {
+    /// Whether an image of these tags is accepted.
+    pub(crate) fn accepts(&self, tags: &Tags) -> bool {
         self.required_tags.iter().all(|(key, value)| tags.get(key) == Some(value))
     }
 
-    fn selects(&self, image: &Image) -> bool {
+    /// Whether the class selects an image.
+    pub(crate) fn selects(&self, image: &Image) -> bool {
         let tagged = |(key, value): &(String, String)| image.tags.get(key) == Some(value);
         self.names.contains(&image.name) || (!self.tags.is_empty() && self.tags.iter().all(tagged))
     }

@@ -91,7 +91,7 @@ impl Doings {
             pipeline: Pipeline::new(seed, longest_outage),
             outages: ProfileOutages::new(seed, longest_outage),
             classes: ClassDeletions::new(seed),
-            pausing: Pausing::new(seed),
+            pausing: Pausing::new(seed, longest_outage),
             forbidden: ForbiddenAsks::new(seed, longest_outage),
             sickness: Dice::new(seed, 14),
             storms: Dice::new(seed, 17),

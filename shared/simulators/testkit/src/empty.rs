@@ -12,9 +12,10 @@ use tenon_region::engine::SimulatedRegion;
 
 use crate::invariants::Invariant;
 
-/// How long an empty node may stay in a region without faults while no node of its pool leaves and no command waits, where
-/// `consolidateAfter` is no longer: a lost ring is found by the next sweep, and a node is looked at twice.
-const GONE_WITHIN: SignedDuration = SignedDuration::from_mins(6);
+/// How long an empty node may stay beside `consolidateAfter` in a region without faults while no node of its pool leaves and
+/// no command waits: that time begins when a look finds the node empty, which after a lost ring the next sweep does; and a
+/// node is looked at twice.
+const FOUND_WITHIN: SignedDuration = SignedDuration::from_mins(6);
 
 /// Since when nodes are empty, no node of their pools leaves and no command waits, by name.
 #[derive(Debug, Default)]
@@ -54,7 +55,7 @@ pub(crate) fn invariant_empty_nodes_go(
             continue;
         }
         let since = seen.0.get(node.as_str()).copied().unwrap_or(now);
-        if now.duration_since(since) > after.max(GONE_WITHIN) {
+        if now.duration_since(since) > after.saturating_add(FOUND_WITHIN) {
             let text = format!("node {node} of pool {} is empty since {since} and stays", claim.pool);
             return Err((Invariant::EmptyNodesGo, text));
         }

@@ -46,6 +46,8 @@ pub struct History {
     pub claims: BTreeMap<ClaimName, Arc<Claim>>,
     /// The last state of launches; some end.
     pub launches: BTreeMap<LaunchId, Arc<Launch>>,
+    /// When pods last joined a launch.
+    pub joined_at: BTreeMap<LaunchId, Timestamp>,
     /// Pods whose room on a claim's Node was taken.
     pub crowded_out: CrowdedOut,
     /// Since when an instance runs that no claim owns.

@@ -38,6 +38,8 @@ tenon_domain::words! {
         NothingUnowned,
         /// A claim's state never goes back.
         StatesGoForward,
+        /// A claim that isn't ready yet gets on, or ends, within its timeout.
+        ClaimsStep,
         /// Every pod that fits some allowed type runs after the last fault.
         PodsRun,
         /// No pod is counted on two live claims.
@@ -54,6 +56,8 @@ tenon_domain::words! {
         ClusterBudgetHolds,
         /// While voluntary disruption is paused no drain of it begins.
         PausesHold,
+        /// A command that a pause stops gives its nodes back.
+        PausesGiveBack,
         /// Expired nodes go once their wait for budgets is over.
         ExpiredNodesGo,
         /// Evictions stay within the PodDisruptionBudgets.
@@ -106,10 +110,18 @@ tenon_domain::words! {
         TemplatesFew,
         /// Empty nodes leave where their pools say so.
         EmptyNodesGo,
+        /// Nodes go for being empty only after their pool's `consolidateAfter`.
+        ConsolidateAfterHolds,
         /// What a consolidation launches costs less than what it takes away.
         ConsolidationSaves,
         /// A disrupted claim belongs to a command that isn't done.
         DisruptingIsHeld,
+        /// A Node isn't closed for longer than its command waits for a replacement.
+        UnreplacedGivenBack,
+        /// A command that waits for nothing ends.
+        CommandsEnd,
+        /// A node that drains because it drifted has drifted.
+        DrainedHaveDrifted,
         /// Pods of an interrupted node stay while the instances of their replacements start.
         ReplacementFirst,
         /// A drain waits until the Node's volumes are detached.
@@ -223,6 +235,12 @@ pub fn invariant_states_go_forward(moment: &ClusterMoment, history: &mut History
         }
     }
     history.claims = moment.claims.iter().map(|claim| (claim.name.clone(), claim.clone())).collect();
+    for launch in &moment.launches {
+        let before = history.launches.get(&launch.id);
+        if before.is_some_and(|before| before.claims != launch.claims) {
+            history.joined_at.insert(launch.id.clone(), moment.at);
+        }
+    }
     history.launches.extend(moment.launches.iter().map(|launch| (launch.id.clone(), launch.clone())));
     Ok(())
 }

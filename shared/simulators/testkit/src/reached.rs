@@ -24,7 +24,6 @@ use tenon_snapshot::object::at;
 
 use crate::expiry::ExpiryWaits;
 use crate::history::ClusterMoment;
-use crate::pauses::PausesSeen;
 use crate::pipeline::BUILT;
 use crate::repaired::impaired_gone;
 use crate::selected::ForeignImages;
@@ -82,8 +81,8 @@ tenon_domain::words! {
         ExpiredWithinBudgets = "expired nodes that leave within budgets",
         /// A node leaves for its age when it has to.
         ExpiryForced = "expired nodes that nothing keeps any longer",
-        /// A command that could drain its nodes waits for the end of a pause.
-        PauseHolds = "commands that a pause holds back",
+        /// A command gave its nodes back because a pause began.
+        PauseEnds = "commands that a pause ends",
         /// A node leaves because its instance fails a status check.
         ImpairedGone = "nodes that leave for a status check",
     }
@@ -114,6 +113,10 @@ impl Reached {
         self.note(Situation::ExpiryForced, || goes(ExpiryWaits::is_forced));
         self.note(Situation::ImpairedGone, || impaired_gone(region, moment));
         self.note(Situation::Undone, || undone(region, cluster, moment));
+        self.note(Situation::PauseEnds, || {
+            // Only a pause leaves a command without candidates.
+            region.commands(cluster).iter().any(|command| command.candidates.is_empty())
+        });
         self.note(Situation::PodsStay, || pods_stay(region, cluster, moment));
         self.note(Situation::VolumesHold, || volumes_hold(region, cluster, moment));
         self.note(Situation::EditedUnanswered, || edited_unanswered(region, cluster));
@@ -133,18 +136,6 @@ impl Reached {
         {
             self.look_at_nodes(site.cluster());
         }
-    }
-
-    /// Looks at the commands that the pauses of a cluster hold back.
-    pub(crate) fn look_at_pauses(&mut self, pauses: &PausesSeen, moment: &ClusterMoment) {
-        let claim = |name: &ClaimName| moment.claims.iter().find(|claim| claim.name == *name);
-        let ready = |name: &ClaimName| claim(name).is_some_and(|it| it.phase() == ClaimPhase::Initialized);
-        let waits =
-            |claim: &Arc<Claim>| claim.phase() == ClaimPhase::Disrupting && pauses.holds(claim, moment.at);
-        self.note(Situation::PauseHolds, || {
-            let all_ready = moment.commands.iter().filter(|command| command.replacements.iter().all(ready));
-            all_ready.flat_map(|command| &command.candidates).filter_map(claim).any(waits)
-        });
     }
 
     /// Looks at all clusters at one step.
@@ -352,6 +343,6 @@ fn undone(region: &SimulatedRegion, cluster: &ClusterName, moment: &ClusterMomen
     };
     region.commands(cluster).iter().any(|command| {
         let done = !command.is_active() && command.reason == RemovalReason::Underutilized;
-        done && command.candidates.iter().all(stays)
+        done && !command.candidates.is_empty() && command.candidates.iter().all(stays)
     })
 }

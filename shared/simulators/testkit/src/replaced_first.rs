@@ -1,13 +1,15 @@
 //! The invariant of interrupted nodes: their pods stay while their replacements start.
 //!
 //! Decides from the evictions, from the times at which the agent's steps that made them began, and from the claims that
-//! count the pods. Pods that go at once by the agent's rules aren't judged: those that a PodDisruptionBudget guards, those
+//! count the pods, and since when. Pods that go at once by the agent's rules aren't judged: those that a PodDisruptionBudget guards, those
 //! with a volume that one node at a time can have, and those that need half of the time that is left, or all of it. Nor
 //! does it judge how long a step takes.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::{Claim, ClaimState};
-use tenon_domain::id::Uid;
+use tenon_domain::id::{LaunchId, Uid};
 use tenon_domain::manifest::pod_uid;
 use tenon_simulated_cluster::Evicted;
 
@@ -27,6 +29,7 @@ const KNOWN_WITHIN: SignedDuration = SignedDuration::from_secs(5);
 pub(crate) fn invariant_replacement_first(
     moment: &ClusterMoment,
     evictions: &[Evicted],
+    joined_at: &BTreeMap<LaunchId, Timestamp>,
 ) -> Result<(), (Invariant, String)> {
     for eviction in evictions.iter().filter(|eviction| !eviction.guarded && !eviction.has_volume) {
         let Some(uid) = pod_uid(&eviction.pod.namespace, &eviction.pod.name).ok() else { continue };
@@ -45,8 +48,15 @@ pub(crate) fn invariant_replacement_first(
         if !moment.claims.iter().any(|claim| keeps(claim)) {
             continue;
         }
-        let starts = |claim: &Claim| launched_at(claim).is_some_and(is_known);
-        if let Some(claim) = moment.claims.iter().find(|claim| starts(claim) && counts(moment, claim, &uid)) {
+        let starts = |claim: &Claim| {
+            launched_at(claim).is_some_and(is_known)
+                && joined_at.get(&claim.launch).is_none_or(|at| is_known(*at))
+        };
+        // The newest launch that counts a pod has its place: an earlier one lost it.
+        let counting =
+            moment.claims.iter().filter_map(|claim| Some((counted_since(moment, claim, &uid)?, claim)));
+        let newest = counting.max_by_key(|(at, _)| *at).map(|(_, claim)| claim);
+        if let Some(claim) = newest.filter(|claim| starts(claim)) {
             let text = format!(
                 "pod {} of interrupted node {} was evicted at {} by a step of {}, while its replacement {} starts",
                 eviction.pod, eviction.node, eviction.at, eviction.looked_at, claim.name
@@ -72,9 +82,13 @@ const fn launched_at(claim: &Claim) -> Option<Timestamp> {
     }
 }
 
-fn counts(moment: &ClusterMoment, claim: &Claim, uid: &Uid) -> bool {
-    let of_claim = moment.launches.iter().flat_map(|launch| &launch.claims);
-    of_claim.filter(|one| one.name == claim.name).any(|one| one.pods.contains(uid))
+/// When the launch was made that counts the pod on the claim.
+fn counted_since(moment: &ClusterMoment, claim: &Claim, uid: &Uid) -> Option<Timestamp> {
+    let launch = moment
+        .launches
+        .iter()
+        .find(|launch| launch.claims.iter().any(|one| one.name == claim.name && one.pods.contains(uid)))?;
+    Some(launch.created_at)
 }
 
 #[cfg(test)]
@@ -152,7 +166,8 @@ mod tests {
 
     #[test]
     fn an_eviction_is_judged_by_what_its_step_could_know() {
-        let check = |looked_at: i64, evicted_at: i64, is_kept: bool| {
+        let joined = |second: i64| BTreeMap::from([("launch-a".parse::<LaunchId>().unwrap(), at(second))]);
+        let check = |(looked_at, evicted_at): (i64, i64), joined_at: BTreeMap<_, _>, is_kept: bool| {
             let evicted = Evicted {
                 at: at(evicted_at),
                 looked_at: at(looked_at),
@@ -163,12 +178,15 @@ mod tests {
                 has_volume: false,
                 budgets: Vec::new(),
             };
-            let found = invariant_replacement_first(&moment(), &[evicted]);
+            let found = invariant_replacement_first(&moment(), &[evicted], &joined_at);
             assert_eq!(found.is_ok(), is_kept, "{found:?}");
         };
-        check(108, 109, false);
+        check((108, 109), BTreeMap::new(), false);
         // However long the step takes.
-        check(107, 125, true);
-        check(101, 108, true);
+        check((107, 125), BTreeMap::new(), true);
+        check((101, 108), BTreeMap::new(), true);
+        // The pod may have joined a claim that was on its way already.
+        check((110, 111), joined(104), false);
+        check((109, 111), joined(104), true);
     }
 }

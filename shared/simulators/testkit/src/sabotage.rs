@@ -18,16 +18,19 @@ use tenon_table::items::keys;
 use tenon_table::{Commit, Item, Key, QueryPage, Value, Write};
 
 mod clusters;
+mod commands;
 mod items;
 
 pub(crate) use clusters::mix_up_snapshots;
 
-use clusters::{allow_strangers, give_up_poisoned};
+use clusters::{allow_strangers, forget_leaving, give_up_poisoned};
+use commands::{forget_drains, forget_finishes, forget_pauses_undone};
 use items::{
-    actions_written, ask_later, believe_empty, claims_written, classes_written, count_marks, deal_twice,
-    deny_for_ever, double_learned, double_requests, drop_leases, forget_allowed, forget_expiry, forget_pods,
-    forget_setting, forget_since, forget_timeout, forget_undone, forget_unneeded, keep_templates,
-    learned_written, mix_up_images, raise_revision, shift_back, tell_ready,
+    actions_written, ask_later, begin_later, believe_empty, claims_written, classes_written, count_marks,
+    deal_twice, deny_for_ever, double_learned, double_requests, drop_leases, forget_allowed, forget_expiry,
+    forget_pods, forget_setting, forget_since, forget_timeout, forget_undone, forget_unneeded,
+    keep_templates, launch_later, learned_written, mix_up_hash, mix_up_images, raise_revision, shift_back,
+    tell_ready,
 };
 
 use crate::deregistered::DEREGISTRATION;
@@ -65,6 +68,8 @@ tenon_domain::words! {
         ClusterPauseUnseen,
         /// The agent doesn't see the pauses of pools.
         PoolPausesUnseen,
+        /// A command that a pause stops isn't undone.
+        PausedNotUndone,
         /// No function sees that a claim expires.
         ExpiryUnseen,
         /// The provisioner writes no launch: its claims have none, and the answers of replacements stay unknown.
@@ -126,10 +131,22 @@ tenon_domain::words! {
         UnneededForgotten,
         /// Nodes are noted as empty since a time that doesn't come.
         EmptiedForgotten,
+        /// `lifecycle` sees claims without a Node as launched at a time that doesn't come.
+        WaitsForgotten,
+        /// The agent's reports lack the times when pods left Nodes.
+        LeavingUnseen,
         /// EC2 is asked for other types than were planned: dear ones.
         DearTypes,
         /// Candidates of a command that is undone aren't given back, and every second launch fails.
         UndoneForgotten,
+        /// Commands look as if they began at a time that doesn't come, and seven of eight launches fail.
+        CommandsInsist,
+        /// A command that waited for its replacements doesn't drain its nodes.
+        DrainsForgotten,
+        /// A command whose nodes are gone isn't done.
+        FinishesForgotten,
+        /// Disruption sees another hash of the NodePool's template on claims than they were launched with.
+        HashesMixedUp,
         /// The agent isn't told that an interrupted node's pods stay.
         EvictedAtOnce,
         /// The agent sees no attached volume.
@@ -196,11 +213,15 @@ impl Sabotage {
                 commit.conditions.retain(|condition| !of_boots(&condition.key()));
             }
             Self::ReadyAnyway => classes_written(commit).for_each(tell_ready),
+            Self::PausedNotUndone if task == "disruption" => forget_pauses_undone(commit),
+            Self::DrainsForgotten if task == "disruption" => forget_drains(commit),
+            Self::FinishesForgotten if task == "disruption" => forget_finishes(commit),
             Self::UndoneForgotten if task == "disruption" => forget_undone(commit),
             Self::EvictedAtOnce => actions_written(commit).for_each(|action| {
                 action.remove("replacement_first");
             }),
             Self::EmptiedForgotten => claims_written(commit).for_each(forget_since),
+            Self::LeavingUnseen if task == "agent" => forget_leaving(commit),
             _ => {}
         }
     }
@@ -213,6 +234,9 @@ impl Sabotage {
                 !key.sk.starts_with("COMMAND#")
                     && !matches!(phase, Some("Disrupting" | "Draining" | "Drained" | "Terminating"))
             }),
+            Self::CommandsInsist if task == "disruption" => page.items.iter_mut().for_each(begin_later),
+            Self::WaitsForgotten if task == "lifecycle" => page.items.iter_mut().for_each(launch_later),
+            Self::HashesMixedUp if task == "disruption" => page.items.iter_mut().for_each(mix_up_hash),
             Self::ExpiryUnseen => page.items.iter_mut().for_each(forget_expiry),
             Self::TimeoutsForgotten if task == "provisioner" => {
                 page.items.iter_mut().for_each(forget_timeout)
@@ -265,8 +289,10 @@ impl Sabotage {
                 }
             }
             Self::EmptyLaunches => request.target_capacity = 0,
-            // Whole histories undo few consolidations.
-            Self::UndoneForgotten if number() % 2 == 1 => request.target_capacity = 0,
+            // Whole histories undo few commands.
+            Self::UndoneForgotten | Self::CommandsInsist => {
+                request.target_capacity = self.granted(request.target_capacity, number());
+            }
             Self::DearTypes => {
                 for one in request.launch_templates.iter_mut().flat_map(|template| &mut template.overrides) {
                     if let Ok(dear) = DEAREST.parse() {
@@ -277,6 +303,12 @@ impl Sabotage {
             Self::ExtraInstances => request.target_capacity = request.target_capacity.saturating_add(1),
             _ => {}
         }
+    }
+
+    /// The capacity that the launch of this number asks for: one in two or in eight gets what it needs.
+    fn granted(self, asked: u32, number: u64) -> u32 {
+        let one_of = if self == Self::CommandsInsist { 8 } else { 2 };
+        if number.is_multiple_of(one_of) { asked } else { 0 }
     }
 
     pub(crate) fn tamper_images(self, images: &mut [Image], number: impl FnOnce() -> u64) {

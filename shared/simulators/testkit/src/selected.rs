@@ -52,7 +52,7 @@ pub fn invariant_images_selected(
 }
 
 /// Whether a class was resolved from the current manifest.
-fn is_of(class: &ClassStatus, manifest: &Value) -> bool {
+pub(crate) fn is_of(class: &ClassStatus, manifest: &Value) -> bool {
     let name = at(manifest, "/metadata/name").and_then(Value::as_str);
     let generation = at(manifest, "/metadata/generation").and_then(Value::as_u64);
     let uid = at(manifest, "/metadata/uid").and_then(Value::as_str);

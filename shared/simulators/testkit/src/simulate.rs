@@ -25,6 +25,7 @@ use crate::history::ClusterMoment;
 use crate::invariants::{self, Found, Invariant, SettledRegion, Violation};
 use crate::marks::{self, MarksSeen};
 use crate::money::CostMeter;
+use crate::next_tries::next_try;
 use crate::opened::spread;
 use crate::pace::HistoryPace;
 use crate::random::Dice;
@@ -43,8 +44,8 @@ const SETTLE_WITHIN: SignedDuration = SignedDuration::from_hours(8);
 const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(420);
 /// How long after the last change of spot prices they count: the catalogue's period, and a failed refresh of it.
 const PRICED_WITHIN: SignedDuration = SignedDuration::from_mins(11);
-/// How many claims of a cluster may wait for their launches in a calm region: more than any history has pods.
-const MOST_PLANNED: usize = 200;
+/// How many claims of a cluster may wait for their launches in a calm region: far more than the pods of a history need.
+const MOST_PLANNED: usize = 80;
 /// How old the table is that a restore brings back.
 const RESTORE_AGE: SignedDuration = SignedDuration::from_hours(1);
 
@@ -319,6 +320,7 @@ impl Play {
             self.check(now, self.runs_away())?;
             let mut unsettled = self.region.unsettled().0;
             unsettled.extend(self.waits_for_capacity());
+            unsettled.extend(self.tries_again_soon());
             if now.duration_since(calm_since) < PRICED_WITHIN {
                 unsettled.push("spot prices may be older than the last change".to_owned());
             }
@@ -349,6 +351,13 @@ impl Play {
             .into_iter()
             .find(drifted)
             .map(|claim| format!("{} drifted while capacity is marked", claim.name))
+    }
+
+    /// What Tenon has stated that it tries again before the second look is over.
+    fn tries_again_soon(&self) -> Option<String> {
+        let ends = self.region.now().saturating_add(self.pace.second_look()).unwrap_or(Timestamp::MAX);
+        let tries = self.watched.iter().filter_map(|watched| next_try(&self.region, &watched.cluster));
+        tries.filter(|(at, _)| *at <= ends).min().map(|(at, what)| format!("{what} at {at}"))
     }
 
     /// Finds a region that plans claims without end: it never settles, and each minute takes longer than the one before.
@@ -419,7 +428,6 @@ impl Play {
                 invariant_images_selected(&self.region, &watched.cluster, self.doings.strangers())
             });
             self.reached.look(&self.region, &watched.cluster, moment, self.doings.strangers());
-            self.reached.look_at_pauses(&watched.history.pauses, moment);
             if let Err((invariant, found)) = judged {
                 let (seed, step) = (self.options.seed, self.step);
                 return Err(Box::new(Violation { invariant, seed, step, at, found }));

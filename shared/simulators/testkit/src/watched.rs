@@ -9,11 +9,16 @@ use crate::accepted::invariant_images_accepted;
 use crate::bounded::{BoundsSeen, invariant_cluster_bounds_hold};
 use crate::budgets::{WrittenBudgets, invariant_budgets_hold, invariant_cluster_budget_holds};
 use crate::class_deleted::{ClassSeen, invariant_classes_outlast_claims};
-use crate::consolidated::{Consolidations, invariant_consolidation_saves, invariant_disrupting_is_held};
+use crate::consolidated::{
+    Consolidations, HeldNodes, invariant_consolidation_saves, invariant_disrupting_is_held,
+    invariant_unreplaced_given_back,
+};
 use crate::deletions::invariant_deleted_are_tainted;
 use crate::deregistered::{Deregistrations, invariant_deregistration_waited};
 use crate::detached::invariant_volumes_detached;
+use crate::drifted::{DriftSeen, invariant_drained_have_drifted};
 use crate::empty::EmptyLong;
+use crate::ended::{UnheldCommands, invariant_commands_end};
 use crate::evidence::invariant_evidence_held;
 use crate::expiry::{ExpiryWaits, invariant_expired_nodes_go};
 use crate::history::{ClusterMoment, History};
@@ -23,11 +28,13 @@ use crate::opened::{ClosedSince, invariant_opened_in_time};
 use crate::own_role::invariant_asked_by_own_role;
 use crate::pace::HistoryPace;
 use crate::passed_over::invariant_failed_passed_over;
-use crate::pauses::invariant_pauses_hold;
+use crate::pauses::{HeldInPauses, invariant_pauses_give_back, invariant_pauses_hold};
 use crate::repaired::{FewSince, invariant_impaired_nodes_go, invariant_sick_nodes_go};
 use crate::replaced_first::invariant_replacement_first;
+use crate::rested::{PodsSeen, invariant_consolidate_after_holds};
 use crate::shifts::invariant_shifted_zones_are_left_alone;
 use crate::simulate::waiting_pods;
+use crate::stepped::{PhasesSeen, invariant_claims_step};
 use crate::turns::invariant_templates_there;
 use crate::validation::invariant_conditions_agree;
 
@@ -41,10 +48,16 @@ pub(crate) struct Watched {
     pub(crate) sick: FewSince,
     pub(crate) impaired: FewSince,
     pub(crate) consolidations: Consolidations,
+    held: HeldNodes,
+    held_in_pauses: HeldInPauses,
+    unheld: UnheldCommands,
+    drift: DriftSeen,
     class: ClassSeen,
     deregistrations: Deregistrations,
     bounds: BoundsSeen,
     closed: ClosedSince,
+    pods: PodsSeen,
+    phases: PhasesSeen,
     /// The gate `NodeRepair`.
     repairs: FeatureGate,
 }
@@ -61,10 +74,16 @@ impl Watched {
             sick: FewSince::default(),
             impaired: FewSince::default(),
             consolidations: Consolidations::default(),
+            held: HeldNodes::default(),
+            held_in_pauses: HeldInPauses::default(),
+            unheld: UnheldCommands::default(),
+            drift: DriftSeen::default(),
             class: ClassSeen::default(),
             deregistrations: Deregistrations::of(&form.objects),
             bounds: BoundsSeen::default(),
             closed: ClosedSince::default(),
+            pods: PodsSeen::default(),
+            phases: PhasesSeen::default(),
             repairs: if form.node_repair { FeatureGate::Enabled } else { FeatureGate::Disabled },
         })
     }
@@ -81,6 +100,7 @@ impl Watched {
         invariants::invariant_one_instance_per_claim(moment)?;
         invariants::invariant_states_go_forward(moment, history)?;
         invariants::invariant_nothing_unowned(moment, history)?;
+        invariant_claims_step(region, &self.cluster, (moment, pace), &mut self.phases)?;
         let (launches, requests) = (region.twin().launches(), region.twin().requests());
         invariant_asked_by_own_role(requests.get(history.requests_judged..).unwrap_or_default())?;
         invariants::invariant_images_available(&launches, &requests, history)?;
@@ -89,12 +109,15 @@ impl Watched {
         invariant_cluster_budget_holds((moment, &waits), &self.cluster_budget, history)?;
         history.pauses.look(region, &self.cluster);
         invariant_pauses_hold((moment, &waits), &history.pauses)?;
+        let held = (&history.pauses, &mut self.held_in_pauses);
+        invariant_pauses_give_back(region, &self.cluster, (moment, pace), held)?;
         invariant_expired_nodes_go(moment, &waits)?;
+        invariant_consolidate_after_holds(region, &self.cluster, moment, &mut self.pods)?;
         let waiting = waiting_pods(region, &self.cluster);
         if let Some(site) = region.site(&self.cluster) {
             let evictions = site.cluster().evictions();
             let new = evictions.get(history.evictions_judged..).unwrap_or_default();
-            invariant_replacement_first(moment, new)?;
+            invariant_replacement_first(moment, new, &history.joined_at)?;
             invariants::invariant_pod_budgets_hold(moment, &evictions, history)?;
             history.crowded_out.observe(moment, &waiting, site.cluster());
         }
@@ -120,6 +143,9 @@ impl Watched {
         invariant_templates_there(moment)?;
         invariant_consolidation_saves(region, &self.cluster, moment, &mut self.consolidations)?;
         invariant_disrupting_is_held(region, &self.cluster, &moment.claims)?;
+        invariant_unreplaced_given_back(region, &self.cluster, (moment, pace), &mut self.held)?;
+        invariant_commands_end(region, &self.cluster, (moment, pace), &mut self.unheld)?;
+        invariant_drained_have_drifted(region, &self.cluster, (moment, pace), &mut self.drift)?;
         invariants::invariant_pods_counted_once(moment, &waiting, &history.crowded_out)?;
         if step.is_multiple_of(20) {
             invariant_learned_is_reported(region)?;

@@ -70,6 +70,7 @@ impl Hooks for Crowd {
             }
             AskedCall::CreateFleet(_)
             | AskedCall::DryRunFleet(_)
+            | AskedCall::DryRunInstances(_)
             | AskedCall::AssumeRole(_)
             | AskedCall::CreateLaunchTemplate(_)
             | AskedCall::TerminateInstances(_)

@@ -93,8 +93,9 @@ pub(super) fn sent(object: &Value) -> Value {
             // Their statuses are written here, and compared before.
             fields.remove("status");
         } else if kind == Kind::NodeClaim {
-            // What became of the claim is in the table already.
-            retain(fields, "status", |key| ["providerID", "nodeName"].contains(&key));
+            // What else became of the claim is in the table already.
+            let used = ["providerID", "nodeName", "lastPodEventTime"];
+            retain(fields, "status", |key| used.contains(&key));
         }
     }
     sent
@@ -136,17 +137,22 @@ pub(crate) fn pod_shape(pod: &Value) -> Value {
 
 /// Takes out of a pod, or of a template, what says nothing of its needs.
 fn share(pod: &mut Value) {
-    let owner = object::controller(pod).map(|owner| {
+    let kept = |owner: &Value| -> Value {
         let fields = ["apiVersion", "kind", "name", "uid", "controller"];
         fields.iter().filter_map(|field| Some(((*field).to_owned(), owner.get(*field)?.clone()))).collect()
-    });
+    };
+    let says =
+        |owner: &&Value| owner.get("controller") == Some(&Value::Bool(true)) || object::is_node_owner(owner);
+    let owners: Vec<Value> = list(pod, "/metadata/ownerReferences").iter().filter(says).map(kept).collect();
     if let Some(metadata) = fields(pod, "/metadata") {
         metadata.retain(|field, _| ["namespace", "labels", "annotations"].contains(&field.as_str()));
         if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
             labels.retain(|key, _| !OWN_LABELS.contains(&key.as_str()));
         }
         retain(metadata, "annotations", |key| POD_ANNOTATIONS.contains(&key));
-        metadata.extend(owner.map(|owner| ("ownerReferences".to_owned(), json!([Value::Object(owner)]))));
+        if !owners.is_empty() {
+            metadata.insert("ownerReferences".to_owned(), Value::Array(owners));
+        }
     }
     let Some(spec) = fields(pod, "/spec") else { return };
     // On the host's network the API server says of every port that it is one of the host's.
@@ -257,10 +263,23 @@ fn allocated(pod: &Value) -> Map<String, Value> {
         }
     }
     found.extend(pod.get("status").and_then(|status| resized(status, pod.get("spec"))).into_iter().flatten());
+    // Then the reserve counts alone.
+    let pending = list(pod, "/status/conditions").iter().find(|one| is_of_resize(one));
+    if let Some(pending) = pending.filter(|pending| text(pending, "/reason") == Some("Infeasible"))
+        && !found.is_empty()
+    {
+        let kept =
+            json!({"type": "PodResizePending", "status": pending.get("status"), "reason": "Infeasible"});
+        found.insert("conditions".to_owned(), json!([kept]));
+    }
     found
 }
 
-/// The reserves of a status that differ from what the spec requests.
+fn is_of_resize(condition: &Value) -> bool {
+    text(condition, "/type") == Some("PodResizePending")
+}
+
+/// The reserves of a status, if one of them differs from what the spec requests.
 fn resized(status: &Value, spec: Option<&Value>) -> Option<Map<String, Value>> {
     let requested = spec.and_then(|spec| object::at(spec, "/resources/requests"));
     let differs = |field: &str| {
@@ -268,10 +287,8 @@ fn resized(status: &Value, spec: Option<&Value>) -> Option<Map<String, Value>> {
         let reserved = object::at(status, pointer);
         reserved.is_some() && reserved != requested
     };
-    let fields = RESERVES.into_iter().filter(|field| differs(field));
-    let found: Map<String, Value> =
-        fields.filter_map(|field| Some((field.to_owned(), status.get(field)?.clone()))).collect();
-    (!found.is_empty()).then_some(found)
+    let kept = RESERVES.into_iter().filter_map(|field| Some((field.to_owned(), status.get(field)?.clone())));
+    RESERVES.into_iter().any(differs).then(|| kept.collect())
 }
 
 fn fields<'a>(object: &'a mut Value, pointer: &str) -> Option<&'a mut Map<String, Value>> {

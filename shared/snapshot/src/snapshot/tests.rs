@@ -358,6 +358,26 @@ fn what_a_node_reserves_while_a_pod_is_resized_counts() {
 }
 
 #[test]
+fn of_a_resize_that_its_node_can_never_grant_the_reserve_alone_counts() {
+    let check = |reason: &str, expected: &str| {
+        let raised = json!({
+            "spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "1500m"}}}, {"name": "log",
+                "resources": {"requests": {"cpu": "100m"}}}]},
+            "status": {
+                "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+                "containerStatuses": [
+                    {"name": "app", "allocatedResources": {"cpu": "500m"}, "resources": {"requests": {"cpu": "500m"}}},
+                    {"name": "log", "allocatedResources": {"cpu": "100m"}, "resources": {"requests": {"cpu": "100m"}}}]}});
+        let mut fixture = Fixture::new();
+        fixture.write(&ClusterObjects { pods: vec![pod(1, 0, raised)], ..ClusterObjects::default() }, 0);
+        let snapshot = fixture.read(&mut ChunkCache::default());
+        assert_eq!(snapshot.pods[0].shape.requests.to_string(), expected, "{reason}");
+    };
+    check("Infeasible", "cpu: 600m, pods: 1");
+    check("Deferred", "cpu: 1600m, pods: 1");
+}
+
+#[test]
 fn an_unchanged_cluster_writes_nothing_and_a_reader_reads_what_changed() {
     let mut fixture = Fixture::new();
     let first = fixture.write(&objects(), 0);

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tenon_domain::claim::NextLaunch;
-use tenon_domain::claim::joining::{Joining, joining};
+use tenon_domain::claim::joining::{Joining, joining, lacked};
+use tenon_domain::claim::{Claim, NextLaunch};
 use tenon_domain::class_allowance::forbidden;
 use tenon_domain::class_status::{ConditionReason, image_for};
 
@@ -24,6 +24,7 @@ use tenon_domain::labels;
 use tenon_domain::launch_verdict::{
     JudgedRequest, LaunchStanding, LaunchVerdict, VALIDATION_REFRESH, VerdictOutcome, architectures,
 };
+use tenon_domain::pool_class::AbsentClass;
 use tenon_domain::registry::FeatureGate;
 use tenon_domain::reservation::{Reservations, ReservedCapacity};
 use tenon_domain::unavailable::{MarkState, RequestDigest, UnavailableKey};
@@ -79,7 +80,7 @@ impl<'a> ObservedCluster<'a> {
                     .or_insert_with(|| self.with_seen_storage(class, self.options(class, region, known)));
                 self.types.insert(pool.name.clone(), Arc::clone(types));
             }
-            let judged = self.judge(pool, class);
+            let judged = self.judge(pool);
             if let (PoolReadiness::Ready, Some(class), Some(status)) =
                 (&judged.readiness, class, self.view.classes.get(name))
             {
@@ -91,8 +92,7 @@ impl<'a> ObservedCluster<'a> {
     }
 
     pub(super) fn class(&self, pool: &NodePool) -> Option<&'a Ec2NodeClass> {
-        let wanted = &pool.template.node_class;
-        self.snapshot.node_classes.iter().find(|class| wanted.is_served() && class.name == wanted.name)
+        self.snapshot.class_of(pool).ok()
     }
 
     /// The class with the cluster's settings, and its placement group as it resolved.
@@ -105,18 +105,25 @@ impl<'a> ObservedCluster<'a> {
         class
     }
 
-    fn judge(&self, pool: &NodePool, class: Option<&Ec2NodeClass>) -> JudgedPool {
-        let judged = self.class_ready(pool, class).unwrap_or_else(JudgedPool::not_ready);
+    fn judge(&self, pool: &NodePool) -> JudgedPool {
+        let judged = self.class_ready(pool).unwrap_or_else(JudgedPool::not_ready);
         if judged.readiness != PoolReadiness::Ready {
             return judged;
         }
         let not_ready =
             |waiting| JudgedPool { readiness: PoolReadiness::NotReady(waiting), ..judged.clone() };
-        let standing = match self.joining(pool) {
+        let launched = self.launched_alike(pool);
+        let standing = match joining(launched.iter().copied(), self.view.now) {
             Joining::Fine => judged.standing,
             Joining::Tries => PoolStanding::OnProbation,
             Joining::Waits { rounds, until } => {
-                return not_ready(Waiting::NodesNotJoining { pool: pool.name.to_string(), rounds, until });
+                let pool = pool.name.to_string();
+                return not_ready(match lacked(launched) {
+                    Some(lacked) => {
+                        Waiting::NodesNotInitialized { pool, rounds, lacked: lacked.to_owned(), until }
+                    }
+                    None => Waiting::NodesNotJoining { pool, rounds, until },
+                });
             }
         };
         match self.missing_part(pool) {
@@ -125,20 +132,16 @@ impl<'a> ObservedCluster<'a> {
         }
     }
 
-    /// Whether the pool's nodes join. Launches of another form don't count: what was wrong may be mended.
-    fn joining(&self, pool: &NodePool) -> Joining {
-        let Some(class) = self.view.classes.get(&pool.template.node_class.name) else { return Joining::Fine };
+    /// The claims that show whether the pool's nodes join. Launches of another form don't: what was wrong may be mended.
+    fn launched_alike(&self, pool: &NodePool) -> Vec<&Claim> {
+        let Some(class) = self.view.classes.get(&pool.template.node_class.name) else { return Vec::new() };
         let next = NextLaunch::of(pool, Some(class));
-        joining(self.view.claims.values().filter(|claim| next.repeats(claim)), self.view.now)
+        self.view.claims.values().filter(|claim| next.repeats(claim)).collect()
     }
 
-    fn class_ready(
-        &self,
-        pool: &NodePool,
-        class: Option<&Ec2NodeClass>,
-    ) -> Result<JudgedPool, PoolReadiness> {
+    fn class_ready(&self, pool: &NodePool) -> Result<JudgedPool, PoolReadiness> {
         let name = &pool.template.node_class.name;
-        let class = class.ok_or_else(|| self.without_class(pool))?;
+        let class = self.snapshot.class_of(pool).map_err(|absent| without_class(absent, name))?;
         let not_ready = |reason: &str| {
             Err(PoolReadiness::NotReady(Waiting::NodeClassNotReady {
                 class: name.to_string(),
@@ -195,16 +198,6 @@ impl<'a> ObservedCluster<'a> {
             }
         }
         Ok(JudgedPool { readiness: PoolReadiness::Ready, standing, doubt, without: None })
-    }
-
-    /// Why a pool has no class: it is missing, or can't be read.
-    fn without_class(&self, pool: &NodePool) -> PoolReadiness {
-        let wanted = &pool.template.node_class;
-        if wanted.is_served() && self.snapshot.has_unreadable_class(&wanted.name) {
-            let (class, reason) = (wanted.name.to_string(), CLASS_UNREADABLE.to_owned());
-            return PoolReadiness::NotReady(Waiting::NodeClassNotReady { class, reason });
-        }
-        PoolReadiness::NodeClassNotFound(wanted.name.clone())
     }
 
     /// EC2's verdicts on launches of a pool.
@@ -381,6 +374,19 @@ impl<'a> ObservedCluster<'a> {
 pub fn judged_request<'c>(class: &'c Ec2NodeClass, digest: &'c RequestDigest) -> JudgedRequest<'c> {
     let refresh = class.meta.annotations.get(VALIDATION_REFRESH).map(String::as_str);
     JudgedRequest { digest, refresh }
+}
+
+/// The readiness of a pool whose class, of this name, is absent.
+fn without_class(absent: AbsentClass, wanted: &NodeClassName) -> PoolReadiness {
+    match absent {
+        AbsentClass::Unreadable(class) => {
+            let (class, reason) = (class.to_string(), CLASS_UNREADABLE.to_owned());
+            PoolReadiness::NotReady(Waiting::NodeClassNotReady { class, reason })
+        }
+        AbsentClass::NotFound(_) | AbsentClass::NotServed { .. } => {
+            PoolReadiness::NodeClassNotFound(wanted.clone())
+        }
+    }
 }
 
 fn denied_words(verdict: &LaunchVerdict) -> (String, Option<String>) {

@@ -1,13 +1,14 @@
 //! The input of provisioning, from a cluster's view and its agent's snapshot.
 //!
-//! Combines the pods that claims count (`counted`), those of interrupted nodes (`displaced`), claims of ephemeral volumes
-//! (`ephemeral`), pools (`classes`, `pools`) and nodes (`nodes`). It plans nothing.
+//! Combines the pods that claims count (`counted`), those of interrupted nodes (`displaced`) and of nodes that commands hold
+//! (`moving`), claims of ephemeral volumes (`ephemeral`), pools (`classes`, `pools`) and nodes (`nodes`). It plans nothing.
 
 mod classes;
 mod compiled;
 mod counted;
 mod displaced;
 mod ephemeral;
+mod moving;
 mod nodes;
 mod pools;
 mod reserved;
@@ -34,6 +35,7 @@ use ephemeral::BoundClaims;
 
 pub use classes::{ReadyClass, judged_request, refused_requests};
 pub use compiled::CompiledClasses;
+pub use displaced::AwaitedReport;
 
 /// An observed cluster, indexed.
 #[derive(Debug)]
@@ -52,6 +54,8 @@ pub struct ObservedCluster<'a> {
     unbound: BTreeMap<&'a Uid, &'a Pod>,
     bound: BTreeMap<&'a NodeName, Vec<&'a Pod>>,
     by_instance: BTreeMap<&'a InstanceId, &'a Claim>,
+    /// Pods that run, by the replacement on its way to which they move; none unless their room is kept.
+    moving: BTreeMap<&'a ClaimName, Vec<&'a Pod>>,
     planned: BTreeSet<&'a Uid>,
     recount_at: Option<Timestamp>,
 }
@@ -93,6 +97,7 @@ impl<'a> ObservedCluster<'a> {
             unbound,
             bound,
             by_instance,
+            moving: BTreeMap::new(),
             planned: view
                 .launches
                 .values()
@@ -122,6 +127,7 @@ impl<'a> ObservedCluster<'a> {
             nodes: self.nodes(leaving),
             pools: self.pools(&purpose),
             static_pools: self.static_pools(),
+            leaving_pools: self.leaving_pools(),
             daemon_sets: {
                 let running: Vec<&Pod> =
                     snapshot.pods.iter().filter(|pod| pod.shape.is_of_daemon_set()).collect();

@@ -46,6 +46,23 @@ impl<'a> ObservedCluster<'a> {
         nodes
     }
 
+    /// The claims whose Nodes may not take pods yet, by the names that their nodes have in a plan's input.
+    #[must_use]
+    pub fn on_their_way(&self) -> BTreeMap<&'a str, &'a Claim> {
+        let of_node = |node: &'a Node| {
+            let claim = *self.by_instance.get(&node.provider_id.as_ref()?.instance)?;
+            Some((node.name.as_str(), claim))
+        };
+        let joined: Vec<(&'a str, &'a Claim)> = self.snapshot.nodes.iter().filter_map(of_node).collect();
+        let names: BTreeSet<&ClaimName> = joined.iter().map(|(_, claim)| &claim.name).collect();
+        let others = self.view.claims.values().filter(|claim| !names.contains(&claim.name));
+        let others = others.map(|claim| (claim.name.as_str(), claim));
+        let starts = |(_, claim): &(&str, &Claim)| {
+            matches!(claim.phase(), ClaimPhase::Launched | ClaimPhase::Registered)
+        };
+        joined.iter().copied().chain(others).filter(starts).collect()
+    }
+
     fn joined(
         &self,
         node: &Node,
@@ -146,6 +163,9 @@ impl<'a> ObservedCluster<'a> {
         let mut by_claim: BTreeMap<&ClaimName, Vec<&Pod>> = BTreeMap::new();
         for (uid, claim) in &self.counted {
             by_claim.entry(claim).or_default().extend(self.unbound.get(uid).copied());
+        }
+        for (claim, pods) in &self.moving {
+            by_claim.entry(claim).or_default().extend(pods);
         }
         by_claim
     }

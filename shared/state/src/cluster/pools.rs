@@ -1,7 +1,8 @@
 //! The pools of new claims, and the used part of their limits and of the cluster's.
 //!
-//! Invariants: a claim without a known type uses as much as the largest of its types; each claim that holds a node counts
-//! against the cluster's limits, also one whose pool or class is gone.
+//! Invariants: a claim without a known type uses as much as the largest of its types; a claim that leaves counts against
+//! no pool's limits as one that stays; each claim that holds a node counts against the cluster's limits, also one that
+//! leaves, or whose pool or class is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,10 +40,13 @@ impl ObservedCluster<'_> {
         dynamic
             .filter_map(|pool| {
                 let judged = self.judged.get(&pool.name)?;
+                let CountedNodes { usage, leaving, charges } = self.counted_nodes(pool);
                 Some(PoolInput {
                     pool: pool.clone(),
                     types: self.types.get(&pool.name).cloned().unwrap_or_default(),
-                    usage: self.usage(pool),
+                    usage,
+                    leaving,
+                    charges,
                     readiness: judged.readiness.clone(),
                     nodes_left,
                     vcpus_left,
@@ -64,37 +68,49 @@ impl ObservedCluster<'_> {
         fixed.map(|pool| pool.name.clone()).collect()
     }
 
+    /// The names of pools that are being deleted.
+    pub(super) fn leaving_pools(&self) -> BTreeSet<NodePoolName> {
+        let leaving = self.snapshot.node_pools.iter().filter(|pool| pool.meta.deleted_at.is_some());
+        leaving.map(|pool| pool.name.clone()).collect()
+    }
+
     /// The pools with nodes of a class, in the order in which plans try them.
     #[must_use]
     pub fn pools_of(&self, class: &NodeClassName) -> Vec<PoolInput> {
         let mut pools = self.pools(&Purpose::PendingPods);
-        pools.retain(|input| input.pool.template.node_class.name == *class);
+        pools.retain(|input| input.pool.template.node_class.means(class));
         pools.sort_by(|a, b| (b.pool.weight, &b.pool.name).cmp(&(a.pool.weight, &a.pool.name)));
         pools
     }
 
     /// Capacity of the pool's nodes and claims. A claim without a known type counts as the largest of its types.
-    fn usage(&self, pool: &NodePool) -> ResourceList {
-        let mut usage = ResourceList::new();
-        let mut nodes = 0_i64;
+    fn counted_nodes(&self, pool: &NodePool) -> CountedNodes {
+        let mut counted = CountedNodes::default();
         let mut known: BTreeSet<&NodeName> = BTreeSet::new();
         for claim in self.view.claims.values().filter(|claim| claim.pool == pool.name && holds_node(claim)) {
-            nodes += 1;
             let node = self.node_of(claim);
             known.extend(node.map(|node| &node.name));
-            match node.filter(|node| !node.capacity.is_empty()) {
-                Some(node) => usage.add(&node.capacity),
-                None => usage.add(&self.capacity(claim)),
-            }
+            let capacity = match node.filter(|node| !node.capacity.is_empty()) {
+                Some(node) => node.capacity.clone(),
+                None => self.capacity(claim),
+            };
+            counted.add(
+                node,
+                &capacity,
+                if claim.phase().offers_room() { Going::Stays } else { Going::Leaves },
+            );
         }
         let own = |node: &&Node| {
             node.meta.labels.get(labels::NODEPOOL).map(String::as_str) == Some(pool.name.as_str())
         };
         for node in self.snapshot.nodes.iter().filter(own).filter(|node| !known.contains(&node.name)) {
-            nodes += 1;
-            usage.add(&node.capacity);
+            let going = if node.meta.deleted_at.is_none() { Going::Stays } else { Going::Leaves };
+            counted.add(Some(node), &node.capacity, going);
         }
-        usage.with(ResourceName::NODES, Quantity::from_integer(nodes))
+        if pool.limits.is_empty() {
+            counted.charges.clear();
+        }
+        counted
     }
 
     fn capacity(&self, claim: &Claim) -> ResourceList {
@@ -161,6 +177,34 @@ impl ObservedCluster<'_> {
         match &*self.view.parts.get(&CatalogPart::InstanceTypes)?.data {
             PartData::InstanceTypes(types) => Some(types),
             PartData::Offerings(_) | PartData::OnDemandPrices(_) | PartData::SpotPrices(_) => None,
+        }
+    }
+}
+
+/// The nodes of a pool, as its limits count them.
+#[derive(Default)]
+struct CountedNodes {
+    usage: ResourceList,
+    leaving: ResourceList,
+    charges: BTreeMap<String, ResourceList>,
+}
+
+/// Whether a node leaves.
+#[derive(Clone, Copy)]
+enum Going {
+    Stays,
+    Leaves,
+}
+
+impl CountedNodes {
+    fn add(&mut self, node: Option<&Node>, capacity: &ResourceList, going: Going) {
+        let one = capacity.clone().with(ResourceName::NODES, Quantity::from_integer(1));
+        match going {
+            Going::Leaves => self.leaving.add(&one),
+            Going::Stays => {
+                self.usage.add(&one);
+                self.charges.extend(node.map(|node| (node.name.to_string(), one)));
+            }
         }
     }
 }

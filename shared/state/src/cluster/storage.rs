@@ -1,9 +1,10 @@
 //! The ephemeral storage that Nodes of a class have, where that is far less than its spec promises.
 //!
-//! Decides what such a Node tells of the class's other types. Their volumes are alike, so that one Node tells of all; and
-//! where a Node has far less than its disks, nothing mounts them, and it tells of all types with disks. Another spec or
-//! another image of the class may mount them, and nothing is known of it. The little that file systems take of each Node
-//! is no news: the types stay those that a warm function keeps.
+//! Decides what such a Node tells of the class's other types. Their volumes are alike, so that one Node tells of all.
+//! Where a Node with disks has no more than its volume, nothing mounts them, and it tells of all types with disks; where
+//! it has more, it tells of its own type, because other types have other disks. Another spec or another image of the
+//! class may mount them, and nothing is known of it. The little that file systems take of each Node is no news: the types
+//! stay those that a warm function keeps.
 //!
 //! Invariant: what a Node had counts until its claim is forgotten, so that the end of an empty Node repeats no launch
 //! whose pods can't fit.
@@ -12,41 +13,56 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tenon_domain::api::Ec2NodeClass;
-use tenon_domain::catalog::node_shape::{is_on_disks, reported_storage};
+use tenon_domain::catalog::node_shape::{LEAST_PERCENT, disk_storage, reported_storage, volume_storage};
 use tenon_domain::catalog::{InstanceTypeFacts, InstanceTypeOption, NodeSettings, find_option};
 use tenon_domain::claim::{Claim, LaunchedInstance};
 use tenon_domain::class_status::ClassStatus;
-use tenon_domain::id::InstanceId;
+use tenon_domain::id::{InstanceId, InstanceType};
 
 use super::ObservedCluster;
-
-/// The share of its storage that a Node has at least if it is mounted.
-const MOUNTED_PERCENT: u64 = 90;
 
 /// The least that Nodes have, in bytes.
 #[derive(Debug, Default)]
 struct SeenStorage {
     of_volumes: Option<u64>,
-    of_disks: Option<u64>,
+    /// Of types whose disks aren't mounted.
+    instead_of_disks: Option<u64>,
+    /// Of types with some of their disks.
+    of_disks: BTreeMap<InstanceType, u64>,
 }
 
 impl SeenStorage {
     fn note(&mut self, option: &InstanceTypeOption, settings: &NodeSettings, has: u64) {
-        let mounted = |promised: u64| promised.saturating_mul(MOUNTED_PERCENT) / 100;
+        let mounted = |promised: u64| promised.saturating_mul(u64::from(LEAST_PERCENT)) / 100;
         if reported_storage(&option.capacity).is_none_or(|promised| mounted(promised) <= has) {
             return;
         }
-        let known =
-            if is_on_disks(&option.facts, settings) { &mut self.of_disks } else { &mut self.of_volumes };
+        let known = match disk_storage(&option.facts, settings) {
+            None => &mut self.of_volumes,
+            Some(_) if has <= volume_storage(settings) => &mut self.instead_of_disks,
+            Some(_) => {
+                self.of_disks
+                    .entry(option.facts.name.clone())
+                    .and_modify(|known| *known = has.min(*known))
+                    .or_insert(has);
+                return;
+            }
+        };
         *known = Some(known.map_or(has, |known| known.min(has)));
     }
 
     fn of(&self, facts: &InstanceTypeFacts, settings: &NodeSettings) -> Option<u64> {
-        if is_on_disks(facts, settings) { self.of_disks } else { self.of_volumes }
+        match disk_storage(facts, settings) {
+            None => self.of_volumes,
+            Some(_) => {
+                let own = self.of_disks.get(&facts.name).copied();
+                self.instead_of_disks.into_iter().chain(own).min()
+            }
+        }
     }
 
     fn is_empty(&self) -> bool {
-        self.of_volumes.is_none() && self.of_disks.is_none()
+        self.of_volumes.is_none() && self.instead_of_disks.is_none() && self.of_disks.is_empty()
     }
 }
 
@@ -109,12 +125,16 @@ mod tests {
     use crate::observe::{Caches, ClusterObservation, observe};
     use crate::view::{Want, Wants};
 
-    /// Checks the storage that types are planned with, in GiB, after an m5.large reported so much and went.
-    fn check(reported: Option<u64>, image: &str, expected: u64) {
+    /// The storage that types of a class are planned with, in GiB, after one of the first type reported so much and went.
+    fn planned(types: &[&str], spec: (&str, &str), reported: Option<u64>, image: &str) -> Vec<u64> {
         let world = FunctionWorld::new(&WorldConfig::default()).unwrap();
-        let mut cluster = Cluster::new(world, &["m5.large", "m5.xlarge"]).unwrap();
+        let mut cluster = Cluster::new(world, types).unwrap();
+        let mut class = (*cluster.objects.node_classes[0]).clone();
+        class["spec"][spec.0] = spec.1.into();
+        cluster.objects.node_classes = vec![Arc::new(class)];
         cluster.resolve(&[(image.parse::<ImageId>().unwrap(), ImageArchitecture::X86_64)]).unwrap();
-        let (instance, at) = (claims::instance(0), cluster.world.clock.now());
+        let instance = LaunchedInstance { instance_type: types[0].parse().unwrap(), ..claims::instance(0) };
+        let at = cluster.world.clock.now();
         let state = ClaimState::Terminated {
             instance: Some(instance),
             node: Some(claims::node_name(0)),
@@ -136,10 +156,15 @@ mod tests {
         let (registry, snapshot) = (view.registry.as_ref().unwrap(), snapshot.unwrap());
         let mut world = ObservedCluster::new(&cluster.name, registry, &view, &snapshot);
         world.resolve(&cluster.world.installation.region, &compiled);
-        for option in world.types.values().next().unwrap().iter() {
-            let planned = reported_storage(&option.capacity).unwrap();
-            assert_eq!(planned / GIB, expected, "{} {reported:?} {image}", option.facts.name);
-        }
+        let options = world.types.values().next().unwrap();
+        let of = |name: &&str| find_option(options, &name.parse().unwrap()).unwrap();
+        types.iter().map(|name| reported_storage(&of(name).capacity).unwrap() / GIB).collect()
+    }
+
+    /// Checks the storage of all types after an m5.large.
+    fn check(reported: Option<u64>, image: &str, expected: u64) {
+        let found = planned(&["m5.large", "m5.xlarge"], ("amiFamily", "AL2023"), reported, image);
+        assert_eq!(found, [expected; 2], "{reported:?} {image}");
     }
 
     #[test]
@@ -149,5 +174,18 @@ mod tests {
         check(Some(19), "ami-1", 20);
         check(Some(30), "ami-1", 20);
         check(Some(10), "ami-2", 20);
+    }
+
+    #[test]
+    fn a_node_with_a_part_of_its_disks_tells_of_its_own_type() {
+        let check = |reported: Option<u64>, expected: [u64; 2]| {
+            let raid = ("instanceStorePolicy", "RAID0");
+            let found = planned(&["m5d.large", "i3en.2xlarge"], raid, reported, "ami-1");
+            assert_eq!(found, expected, "{reported:?}");
+        };
+        check(None, [69, 4656]);
+        check(Some(65), [69, 4656]);
+        check(Some(50), [50, 4656]);
+        check(Some(19), [19, 19]);
     }
 }

@@ -55,7 +55,11 @@ impl Pass for Refusing<'_> {
         let mut report = Report::default();
         for (pod, why) in &self.pods {
             let subject = Subject { kind: SubjectKind::Pod, name: (*pod).to_owned() };
-            report.tell(Finding::refused(subject, "NoOffering", "no node for {}", *why).condition(*why));
+            let finding = Finding::refused(subject, "NoOffering", "no node for {}", *why);
+            report.tell(match why.split_once(", next try at ") {
+                Some((cause, at)) => finding.condition(cause).next_try(at.parse().ok()),
+                None => finding.condition(*why),
+            });
         }
         ((), report)
     }
@@ -122,6 +126,45 @@ fn only_what_changed_is_told_and_what_is_over_is_shown_no_more() {
 }
 
 #[test]
+fn another_time_of_the_next_try_is_shown_and_not_told() {
+    let world = world();
+    let first = "full, next try at 2026-01-01T00:03:00Z";
+    let second = "full, next try at 2026-01-01T00:06:00Z";
+    let message = |world: &FunctionWorld| shown(world).unwrap().findings[0].message.clone();
+    assert_eq!(Refusing::of(&world, &[("a", first)]), [format!("no node for pod `a`: {first}")]);
+    world.clock.advance(SignedDuration::from_mins(3));
+    assert_eq!(Refusing::of(&world, &[("a", second)]), [""; 0]);
+    assert_eq!((records(&world), message(&world)), (1, format!("no node for pod `a`: {second}")));
+    let finding = shown(&world).unwrap().findings.remove(0);
+    assert_eq!((finding.since, finding.told_at), (EPOCH, EPOCH));
+    // Another cause is news.
+    let other = "no quota, next try at 2026-01-01T00:06:00Z";
+    assert_eq!(Refusing::of(&world, &[("a", other)]), [format!("no node for pod `a`: {other}")]);
+}
+
+#[test]
+fn a_try_that_fails_is_told_once_an_hour() {
+    let world = world();
+    let full = |minutes: i64| {
+        let at = EPOCH + SignedDuration::from_mins(minutes);
+        let why: &'static str = format!("full, next try at {at}").leak();
+        Refusing::of(&world, &[("a", why)])
+    };
+    assert_eq!(full(3).len(), 1);
+    for minutes in [10, 30] {
+        world.clock.advance(SignedDuration::from_mins(10));
+        assert_eq!(Refusing::of(&world, &[]), [""; 0]);
+        assert_eq!(shown(&world).unwrap().findings, [], "it is tried");
+        assert_eq!(full(minutes), [""; 0]);
+        assert_eq!(shown(&world).unwrap().findings[0].since, EPOCH);
+    }
+    assert_eq!(Refusing::of(&world, &[]), [""; 0]);
+    world.clock.advance(SignedDuration::from_mins(40));
+    assert_eq!(full(70).len(), 1);
+    assert_eq!(shown(&world).unwrap().resting, []);
+}
+
+#[test]
 fn what_is_refused_is_looked_at_again_within_the_hour() {
     let world = world();
     let _ = Refusing::of(&world, &[("a", "full")]);
@@ -181,22 +224,23 @@ fn the_last_sweep_before_a_far_look_sends_its_message() {
     let far = EPOCH + SignedDuration::from_mins(40);
     let (sent, seen) = ends(far);
     assert_eq!((sent, seen.wake_at), (Vec::new(), Some(far)));
-    let wakes = |minutes: i64, consistency| {
+    let wakes = |minutes: i64, causes: &[WakeCause]| {
         let heads = Heads {
             generations: seen.generations.clone(),
             seen: Some(seen.clone()),
             watch: crate::heads::Watch::Everything,
             pending_pods: 0,
-            consistency,
+            consistency: Consistency::Strong,
             catalog: tenon_table::items::CatalogMeta::default(),
             items: std::collections::BTreeMap::new(),
         };
         world.clock.advance((EPOCH + SignedDuration::from_mins(minutes)).duration_since(world.clock.now()));
-        block_on(wake_when_due(&world, &cluster, &heads));
+        block_on(wake_when_due(&world, &cluster, &heads, causes));
         delays(&world)
     };
-    assert_eq!(wakes(36, Consistency::Eventual), []);
-    assert_eq!(wakes(37, Consistency::Strong), []);
-    assert_eq!(wakes(38, Consistency::Eventual), [SignedDuration::from_mins(2)]);
-    assert_eq!(wakes(40, Consistency::Eventual), []);
+    assert_eq!(wakes(36, &[WakeCause::Sweep]), []);
+    assert_eq!(wakes(37, &[WakeCause::SnapshotChanged]), []);
+    assert_eq!(wakes(38, &[WakeCause::Sweep]), [SignedDuration::from_mins(2)]);
+    assert_eq!(wakes(39, &[WakeCause::SnapshotChanged, WakeCause::Sweep]), [SignedDuration::from_mins(1)]);
+    assert_eq!(wakes(40, &[WakeCause::Sweep]), []);
 }

@@ -35,7 +35,7 @@ impl ItemForm for BootRecord {
             joined_at: from.time_if("joined_at")?,
             failure: from.map_if("failure", |from| {
                 Ok(BootFailure {
-                    fault: from.word("reason", BootFault::parse)?,
+                    fault: BootFault::of_any_release(from.text("reason")?),
                     code: from.string_if("code")?,
                     message: from.string("message")?,
                     instance: from.parsed("instance")?,

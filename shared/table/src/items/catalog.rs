@@ -96,7 +96,7 @@ impl ItemForm for CatalogMeta {
                     origin: origin(from)?,
                     currency: from.word_if("currency", Currency::parse)?,
                     last_error: from.string_if("last_error")?,
-                    last_error_kind: from.word_if("last_error_kind", ErrorKind::parse)?,
+                    last_error_kind: from.known_word_if("last_error_kind", ErrorKind::parse)?,
                     failing_since: from.time_if("failing_since")?,
                 })
             })?;

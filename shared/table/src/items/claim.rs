@@ -7,6 +7,7 @@ use tenon_domain::claim::{
     AnnouncementKind, Claim, ClaimPhase, ClaimState, CommandRole, Consolidatable, Drift, DriftReason,
     InstanceAnnouncement, LaunchFailure, LaunchedInstance, MinValuesState, RemovalReason, Terms,
 };
+use tenon_domain::class_hash::{CLASS_HASH_VERSION, POOL_HASH_VERSION};
 use tenon_domain::placement::Tenancy;
 
 use super::form::{Attributes, FieldError, Fields, ItemForm};
@@ -19,6 +20,18 @@ const TENANCY: &str = "tenancy";
 const LABELS: &str = "labels";
 const DEREGISTRATION: &str = "load_balancer_deregistration";
 
+/// The versions of the hashes, in the attribute that has them: that which claims without it have, and the present one.
+const HASH_VERSIONS: [(&str, &str, &str); 2] =
+    [("class_hash_version", "v6", CLASS_HASH_VERSION), ("pool_hash_version", "v3", POOL_HASH_VERSION)];
+
+/// Whether the item's hash is of the present version.
+fn has(
+    from: Fields<'_>,
+    (attribute, first, present): (&'static str, &str, &str),
+) -> Result<bool, FieldError> {
+    Ok(from.string_if(attribute)?.as_deref().unwrap_or(first) == present)
+}
+
 impl ItemForm for Claim {
     fn write(&self, to: &mut Attributes) {
         to.text("name", &self.name);
@@ -27,6 +40,11 @@ impl ItemForm for Claim {
         to.text("class", &self.class);
         to.text_if("class_hash", self.class_hash.map(|hash| hash.to_string()));
         to.text_if("pool_hash", self.pool_hash.map(|hash| hash.to_string()));
+        for (attribute, first, present) in HASH_VERSIONS {
+            to.text_if(attribute, (first != present).then_some(present));
+        }
+        to.text_if("class_fields", self.class_fields.as_ref().map(ToString::to_string));
+        to.text_if("pool_fields", self.pool_fields.as_ref().map(ToString::to_string));
         to.texts_if("security_groups", self.security_groups.as_ref());
         to.text("launch", &self.launch);
         to.time("created_at", self.created_at);
@@ -46,6 +64,7 @@ impl ItemForm for Claim {
         }
         to.resources("requests", &self.requests);
         to.number_if("ephemeral_storage", self.storage);
+        to.text_if("lacked", self.lacked.as_ref());
         let replaces = match &self.role {
             CommandRole::None => None,
             CommandRole::Replacement(command) => Some(command),
@@ -56,6 +75,7 @@ impl ItemForm for Claim {
             to.time("since", drift.since);
             to.text("from", &drift.from);
             to.text("to", &drift.to);
+            to.texts_if("fields", (!drift.fields.is_empty()).then_some(&drift.fields));
         });
         to.map_if("consolidatable", self.consolidatable.as_ref(), |mark, to| {
             to.time("since", mark.since);
@@ -71,23 +91,29 @@ impl ItemForm for Claim {
 
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
         let replaces = from.parsed_if("replacement_of")?;
+        // Hashes of another version can't be compared: the claim takes over the present ones, as one without.
+        let [class, pool] = [has(from, HASH_VERSIONS[0])?, has(from, HASH_VERSIONS[1])?];
         Ok(Self {
             name: from.parsed("name")?,
             revision: from.u64(REVISION)?,
             pool: from.parsed("pool")?,
             class: from.parsed("class")?,
-            class_hash: from.parsed_if("class_hash")?,
-            pool_hash: from.parsed_if("pool_hash")?,
+            class_hash: from.parsed_if("class_hash")?.filter(|_| class),
+            pool_hash: from.parsed_if("pool_hash")?.filter(|_| pool),
+            class_fields: from.parsed_if("class_fields")?.filter(|_| class),
+            pool_fields: from.parsed_if("pool_fields")?.filter(|_| pool),
             security_groups: from.texts_if("security_groups")?,
             launch: from.parsed("launch")?,
             created_at: from.time("created_at")?,
             state: read_state(from)?,
-            drift: from.map_if("drift", |from| {
+            // Whoever doesn't know the reason judges it anew.
+            drift: from.known_map_if("drift", |from| {
                 Ok(Drift {
                     reason: from.word("reason", DriftReason::parse)?,
                     since: from.time("since")?,
                     from: from.string("from")?,
                     to: from.string("to")?,
+                    fields: from.texts_if("fields")?.unwrap_or_default(),
                 })
             })?,
             consolidatable: from.map_if("consolidatable", |from| {
@@ -95,24 +121,19 @@ impl ItemForm for Claim {
             })?,
             announced: from.map_if("announced", |from| {
                 Ok(InstanceAnnouncement {
-                    kind: from.word("kind", AnnouncementKind::parse)?,
+                    kind: AnnouncementKind::of_any_release(from.text("kind")?),
                     at: from.time("at")?,
                     starts_at: from.time_if("starts_at")?,
                 })
             })?,
             role: replaces.map_or(CommandRole::None, CommandRole::Replacement),
             terms: read_terms(from)?,
-            min_values: match from.value_if(MIN_VALUES) {
-                Some(_) => from.word(MIN_VALUES, MinValuesState::parse)?,
-                None => MinValuesState::AsWritten,
-            },
-            tenancy: match from.value_if(TENANCY) {
-                Some(_) => from.word(TENANCY, Tenancy::parse)?,
-                None => Tenancy::Default,
-            },
+            min_values: from.text_if(MIN_VALUES)?.map(MinValuesState::of_any_release).unwrap_or_default(),
+            tenancy: from.text_if(TENANCY)?.map(Tenancy::of_any_release).unwrap_or_default(),
             labels: from.labels(LABELS)?,
             requests: from.resources("requests")?,
             storage: from.u64_if("ephemeral_storage")?,
+            lacked: from.string_if("lacked")?,
         })
     }
 }
@@ -122,11 +143,11 @@ fn read_terms(from: Fields<'_>) -> Result<Option<Terms>, FieldError> {
         return Ok(None);
     }
     let duration_if = |name| match from.value_if(name) {
-        Some(_) => from.word(name, Terms::parse_duration).map(Some),
+        Some(_) => from.formed(name, Terms::parse_duration).map(Some),
         None => Ok(None),
     };
     Ok(Some(Terms {
-        expire_after: from.word("expire_after", Terms::parse_expire_after)?,
+        expire_after: from.formed("expire_after", Terms::parse_expire_after)?,
         termination_grace_period: duration_if("termination_grace_period")?,
         load_balancer_deregistration: duration_if(DEREGISTRATION)?,
     }))
@@ -172,7 +193,7 @@ fn read_state(from: Fields<'_>) -> Result<ClaimState, FieldError> {
     let instance = || from.map("instance", read_instance);
     let node = || from.parsed("node");
     let node_if = || from.parsed_if("node");
-    let reason = || from.word("removal", RemovalReason::parse);
+    let reason = || from.text("removal").map(RemovalReason::of_any_release);
     Ok(match from.word("phase", ClaimPhase::parse)? {
         ClaimPhase::Planned => ClaimState::Planned,
         ClaimPhase::LaunchFailed => ClaimState::LaunchFailed {

@@ -1,6 +1,12 @@
 //! Reading an item's attributes.
 //!
-//! Decides the error for a missing or malformed attribute. It knows no kind of item.
+//! Decides the error for a missing or malformed attribute, and how a word of a later release is read. It knows no kind of
+//! item.
+//!
+//! A word of a later release is read in one of three ways. An enum that says what such a word is taken for reads all words
+//! (`of_any_release` of `tenon_domain::words!`). What such a word describes is left out, if nobody misses it:
+//! [`known_list`](Fields::known_list), [`known_map_if`](Fields::known_map_if), [`known_word_if`](Fields::known_word_if).
+//! Otherwise the item can't be read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -91,7 +97,41 @@ impl<'a> Fields<'a> {
     /// # Errors If it is missing, not a text, or not a word of the list.
     pub fn word<T>(self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, FieldError> {
         let word = self.text(name)?;
-        parse(word).ok_or_else(|| FieldError::at(name, FieldProblem::Invalid(format!("`{word}` is unknown"))))
+        parse(word).ok_or_else(|| FieldError::at(name, FieldProblem::Unknown(format!("`{word}` is unknown"))))
+    }
+
+    /// A word, if there is one that is known.
+    ///
+    /// # Errors
+    /// When it is no text.
+    pub fn known_word_if<T>(
+        self,
+        name: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, FieldError> {
+        Ok(self.text_if(name)?.and_then(parse))
+    }
+
+    /// A text of some form.
+    ///
+    /// # Errors
+    /// When it is missing, no text, or malformed.
+    pub fn formed<T>(self, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, FieldError> {
+        let text = self.text(name)?;
+        parse(text)
+            .ok_or_else(|| FieldError::at(name, FieldProblem::Invalid(format!("`{text}` is malformed"))))
+    }
+
+    /// A text of some form that may be missing.
+    ///
+    /// # Errors
+    /// When it is no text, or malformed.
+    pub fn formed_if<T>(
+        self,
+        name: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, FieldError> {
+        self.value_if(name).map(|_| self.formed(name, parse)).transpose()
     }
 
     /// A word, if there is one.
@@ -238,6 +278,30 @@ impl<'a> Fields<'a> {
         if self.value_if(name).is_some() { self.list(name, read) } else { Ok(Vec::new()) }
     }
 
+    /// A list of maps, empty if missing, without those that have a word of a later release.
+    ///
+    /// # Errors
+    /// When it is no list of maps, or one is malformed.
+    pub fn known_list<T>(
+        self,
+        name: &str,
+        read: impl Fn(Fields<'a>) -> Result<T, FieldError>,
+    ) -> Result<Vec<T>, FieldError> {
+        Ok(self.list(name, |from| known(read(from)))?.into_iter().flatten().collect())
+    }
+
+    /// A map of its own that may be missing, or have a word of a later release: none then.
+    ///
+    /// # Errors
+    /// When it is no map, or malformed.
+    pub fn known_map_if<T>(
+        self,
+        name: &str,
+        read: impl FnOnce(Fields<'a>) -> Result<T, FieldError>,
+    ) -> Result<Option<T>, FieldError> {
+        Ok(self.map_if(name, |from| known(read(from)))?.flatten())
+    }
+
     /// A map of its own that may be missing.
     ///
     /// # Errors
@@ -305,6 +369,15 @@ impl<'a> Fields<'a> {
             Ok((key.clone(), value))
         };
         fields.0.iter().map(entry).collect()
+    }
+}
+
+/// What was read, or nothing if a word of it isn't known.
+fn known<T>(read: Result<T, FieldError>) -> Result<Option<T>, FieldError> {
+    match read {
+        Err(error) if error.is_unknown_word() => Ok(None),
+        Err(error) => Err(error),
+        Ok(found) => Ok(Some(found)),
     }
 }
 

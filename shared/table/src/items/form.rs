@@ -61,6 +61,8 @@ pub enum FieldProblem {
     NotA(&'static str),
     /// Its content is malformed.
     Invalid(String),
+    /// Its word isn't known: it may be of a later release.
+    Unknown(String),
     /// The item's version is too far from this release's.
     Version(u64),
 }
@@ -70,7 +72,7 @@ impl fmt::Display for FieldProblem {
         match self {
             Self::Missing => f.write_str("it is missing"),
             Self::NotA(what) => write!(f, "it isn't {what}"),
-            Self::Invalid(message) => f.write_str(message),
+            Self::Invalid(message) | Self::Unknown(message) => f.write_str(message),
             Self::Version(found) => write!(
                 f,
                 "can't read version {found} of the form: expected at most {}; update this function first",
@@ -85,6 +87,11 @@ impl FieldError {
     #[must_use]
     pub fn at(name: &str, problem: FieldProblem) -> Self {
         Self { path: name.to_owned(), problem }
+    }
+
+    /// Whether only a word isn't known.
+    pub(super) const fn is_unknown_word(&self) -> bool {
+        matches!(self.problem, FieldProblem::Unknown(_))
     }
 
     /// The same, seen from the attribute that holds it.
@@ -125,6 +132,18 @@ pub fn from_items<'a, T: ItemForm>(
     items: impl IntoIterator<Item = &'a (Key, Item)>,
 ) -> Result<Vec<T>, FormError> {
     items.into_iter().map(|(key, item)| from_item(key, item)).collect()
+}
+
+/// The same without the items that can't be read for a word of a later release: what this release knows nothing of can't
+/// concern it.
+///
+/// # Errors
+/// [`FormError`] of the first that doesn't have its form.
+pub fn from_known_items<'a, T: ItemForm>(
+    items: impl IntoIterator<Item = &'a (Key, Item)>,
+) -> Result<Vec<T>, FormError> {
+    let read = items.into_iter().map(|(key, item)| from_item(key, item));
+    read.filter(|read| !read.as_ref().is_err_and(|error: &FormError| error.field.is_unknown_word())).collect()
 }
 
 /// Writes a value over an item: unknown attributes stay, absent ones of the form are removed.

@@ -56,7 +56,7 @@ impl ItemForm for ImageRecord {
             revision: from.u64_if(REVISION)?.unwrap_or(0),
             id: from.parsed("id")?,
             name: from.string("name")?,
-            state: from.word("state", ImageState::parse)?,
+            state: ImageState::of_any_release(from.text("state")?),
             architecture: from.text_if("architecture")?.map(Architecture::from_ec2),
             created_at: from.time_if("created_at")?,
             owner: from.string("owner")?,
@@ -95,11 +95,12 @@ fn read_facts(from: Fields<'_>) -> Result<ImageFacts, FieldError> {
         };
         Ok((from.string("device")?, volume))
     })?;
+    // A word that isn't known is none, as where EC2 says it.
     Ok(ImageFacts {
-        boot_mode: from.word_if("boot_mode", BootMode::parse)?,
-        ena: from.word_if("ena", EnaSupport::parse)?,
-        platform: from.word_if("platform", ImagePlatform::parse)?,
-        root_device_type: from.word_if("root_device_type", RootDeviceType::parse)?,
+        boot_mode: from.known_word_if("boot_mode", BootMode::parse)?,
+        ena: from.known_word_if("ena", EnaSupport::parse)?,
+        platform: from.known_word_if("platform", ImagePlatform::parse)?,
+        root_device_type: from.known_word_if("root_device_type", RootDeviceType::parse)?,
         root_device_name: from.string_if("root_device_name")?,
         volumes: volumes.into_iter().collect(),
     })

@@ -32,10 +32,7 @@ impl ItemForm for InstanceOwner {
             instance: from.parsed("instance")?,
             cluster: from.parsed("cluster")?,
             claim: from.parsed("claim")?,
-            offering: from
-                .value_if("offering")
-                .map(|_| from.word("offering", OfferingKey::parse))
-                .transpose()?,
+            offering: from.known_word_if("offering", OfferingKey::parse)?,
         })
     }
 }

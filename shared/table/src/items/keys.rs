@@ -96,6 +96,12 @@ pub fn instance_type(region: &Region, instance_type: &InstanceType) -> Key {
     Key::new(region_pk(region), format!("{TYPE}{instance_type}"))
 }
 
+/// The right to write most instance types.
+#[must_use]
+pub fn types_claim(region: &Region) -> Key {
+    Key::new(region_pk(region), "TYPES")
+}
+
 /// A mark.
 #[must_use]
 pub fn unavailable(region: &Region, key: &UnavailableKey) -> Key {
@@ -289,17 +295,49 @@ impl JournalOf<'_> {
     }
 }
 
-/// A record of the journal, the `n`-th of its commit. The revision is that of the commit, so that two decisions in
-/// one millisecond differ.
+/// The item whose revision counts a decision. Revisions of two items may be equal in one moment, so a record's key names
+/// the item.
+#[derive(Debug, Clone, Copy)]
+pub enum DecisionCounter<'a> {
+    /// The item of the record's own subject, at this revision. The key's partition names it.
+    Subject(u64),
+    /// Another item, at this revision.
+    Item(&'a Key, u64),
+}
+
+impl DecisionCounter<'_> {
+    /// The end of the key of the `n`-th record of a commit.
+    fn place(self, n: usize) -> String {
+        match self {
+            Self::Subject(revision) => format!("{revision:08}#{n}"),
+            Self::Item(item, revision) => format!("{revision:08}#{n}#{}", item.sk),
+        }
+    }
+}
+
+/// A record of the journal, the `n`-th of its commit. The counter keeps decisions of one millisecond apart.
 #[must_use]
-pub fn journal(of: JournalOf<'_>, subject: &Subject, at: Timestamp, revision: u64, n: usize) -> Key {
-    Key::new(of.subject_pk(subject), format!("{at:.3}#{revision:08}#{n}"))
+pub fn journal(
+    of: JournalOf<'_>,
+    subject: &Subject,
+    at: Timestamp,
+    counter: DecisionCounter<'_>,
+    n: usize,
+) -> Key {
+    Key::new(of.subject_pk(subject), format!("{at:.3}#{}", counter.place(n)))
 }
 
 /// The same record's place in its day's list.
 #[must_use]
-pub fn journal_day(of: JournalOf<'_>, subject: &Subject, at: Timestamp, revision: u64, n: usize) -> Key {
-    Key::new(of.day_pk(at), format!("{at:.3}#{}#{}#{revision:08}#{n}", subject.kind.as_str(), subject.name))
+pub fn journal_day(
+    of: JournalOf<'_>,
+    subject: &Subject,
+    at: Timestamp,
+    counter: DecisionCounter<'_>,
+    n: usize,
+) -> Key {
+    let Subject { kind, name } = subject;
+    Key::new(of.day_pk(at), format!("{at:.3}#{}#{name}#{}", kind.as_str(), counter.place(n)))
 }
 
 /// The partition of the names of the pods that a cluster's launches were planned for.
@@ -334,7 +372,6 @@ mod tests {
     fn keys_are_the_contracts() {
         let region = Region::parse("us-east-1").unwrap();
         let cluster = ClusterName::parse("prod").unwrap();
-        let at = Timestamp::from_millisecond(1_767_225_600_042).unwrap();
         let claim_name = ClaimName::parse("default-3k9x2").unwrap();
         check(&registry(&region, &cluster), "REGION#us-east-1/CLUSTER#prod");
         check(&catalog(&region), "REGION#us-east-1/CATALOG");
@@ -380,15 +417,34 @@ mod tests {
         check(&seen(&cluster, FunctionName::NodeClasses), "CLUSTER#prod/SEEN#node-classes");
         check(&instance(&InstanceId::parse("i-0abc").unwrap()), "INSTANCE#i-0abc/INSTANCE");
         check(&chunk(&cluster, "pods", "12ab"), "AGENT#prod/CHUNK#pods#12ab");
+        assert_eq!(name_of(&claim(&cluster, &claim_name), NODE_CLAIM), Some("default-3k9x2"));
+        assert_eq!(name_of(&claim(&cluster, &claim_name), LAUNCH), None);
+    }
+
+    #[test]
+    fn keys_of_the_journal_are_the_contracts() {
+        let region = Region::parse("us-east-1").unwrap();
+        let cluster = ClusterName::parse("prod").unwrap();
+        let at = Timestamp::from_millisecond(1_767_225_600_042).unwrap();
+        let claim_name = ClaimName::parse("default-3k9x2").unwrap();
         let subject = Subject { kind: SubjectKind::Claim, name: claim_name.to_string() };
         let of = JournalOf::Cluster(&cluster);
         check(
-            &journal(of, &subject, at, 12, 0),
+            &journal(of, &subject, at, DecisionCounter::Subject(12), 0),
             "JOURNAL#prod#claim#default-3k9x2/2026-01-01T00:00:00.042Z#00000012#0",
         );
         check(
-            &journal_day(of, &subject, at, 12, 1),
+            &journal_day(of, &subject, at, DecisionCounter::Subject(12), 1),
             "JOURNAL#prod#day#2026-01-01/2026-01-01T00:00:00.042Z#claim#default-3k9x2#00000012#1",
+        );
+        let counted = revision(&cluster);
+        check(
+            &journal(of, &subject, at, DecisionCounter::Item(&counted, 12), 0),
+            "JOURNAL#prod#claim#default-3k9x2/2026-01-01T00:00:00.042Z#00000012#0#REVISION",
+        );
+        check(
+            &journal_day(of, &subject, at, DecisionCounter::Item(&counted, 12), 1),
+            "JOURNAL#prod#day#2026-01-01/2026-01-01T00:00:00.042Z#claim#default-3k9x2#00000012#1#REVISION",
         );
         check(
             &launched_pods(&cluster, at, &LaunchId::parse("launch-7").unwrap()),
@@ -396,7 +452,5 @@ mod tests {
         );
         let image = Subject { kind: SubjectKind::Image, name: "ami-0abc".to_owned() };
         assert_eq!(JournalOf::Region(&region).subject_pk(&image), "JOURNAL#REGION#us-east-1#image#ami-0abc");
-        assert_eq!(name_of(&claim(&cluster, &claim_name), NODE_CLAIM), Some("default-3k9x2"));
-        assert_eq!(name_of(&claim(&cluster, &claim_name), LAUNCH), None);
     }
 }

@@ -63,7 +63,7 @@ impl ItemForm for Launch {
             }
             other => {
                 let message = format!("`{other}` isn't a launch's phase: expected `Requested` or `Settled`");
-                return Err(FieldError::at("phase", FieldProblem::Invalid(message)));
+                return Err(FieldError::at("phase", FieldProblem::Unknown(message)));
             }
         };
         Ok(Self {

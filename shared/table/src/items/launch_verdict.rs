@@ -48,10 +48,11 @@ impl ItemForm for ClassVerdicts {
     }
 
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
-        Ok(Self(from.list_if("verdicts", |from| {
+        // EC2 is asked again where a word isn't known.
+        Ok(Self(from.known_list("verdicts", |from| {
             Ok(LaunchVerdict {
                 architecture: Architecture::from_ec2(from.text("architecture")?),
-                digest: from.word("digest", RequestDigest::parse)?,
+                digest: from.formed("digest", RequestDigest::parse)?,
                 refresh: from.string_if("refresh")?,
                 outcome: read_outcome(from)?,
                 by: from.word("by", VerdictSource::parse)?,
@@ -71,6 +72,11 @@ const WARNED: &str = "Warned";
 const DOUBTED: &str = "Doubted";
 const DENIED: &str = "Denied";
 
+/// A reason of a later release is no error: EC2 refuses the launch whatever the word is, and its message stays.
+fn read_reason(from: Fields<'_>) -> Result<ConditionReason, FieldError> {
+    Ok(ConditionReason::parse(from.text("reason")?).unwrap_or(ConditionReason::LaunchRefused))
+}
+
 fn read_outcome(from: Fields<'_>) -> Result<VerdictOutcome, FieldError> {
     Ok(match from.text("outcome")? {
         ALLOWED => VerdictOutcome::Allowed,
@@ -78,12 +84,12 @@ fn read_outcome(from: Fields<'_>) -> Result<VerdictOutcome, FieldError> {
         WARNED => VerdictOutcome::Warned { message: from.string("message")? },
         DOUBTED => VerdictOutcome::Doubted { message: from.string("message")? },
         DENIED => VerdictOutcome::Denied {
-            reason: from.word("reason", ConditionReason::parse)?,
+            reason: read_reason(from)?,
             message: from.string("message")?,
             image: from.parsed_if("image")?,
         },
         other => {
-            let problem = FieldProblem::Invalid(format!("`{other}` is unknown"));
+            let problem = FieldProblem::Unknown(format!("`{other}` is unknown"));
             return Err(FieldError::at("outcome", problem));
         }
     })

@@ -36,11 +36,13 @@ mod uids;
 pub mod unavailable;
 
 pub use catalog::{CatalogMeta, PartMeta};
-pub use form::{FieldError, FormError, ItemForm, from_item, from_items, put, set, set_expiring, to_item};
+pub use form::{
+    FieldError, FormError, ItemForm, from_item, from_items, from_known_items, put, set, set_expiring, to_item,
+};
 pub use image::ImageSweep;
 pub use instance::InstanceOwner;
 pub use journal::{Journal, journal_from_item};
-pub use keys::JournalOf;
+pub use keys::{DecisionCounter, JournalOf};
 pub use launch_verdict::DryRunLease;
 pub use launched_pods::{ClaimPods, LaunchedPods, pods_named_in_launch};
 pub use packed::{
@@ -49,9 +51,9 @@ pub use packed::{
 };
 pub use seen::{Generations, Halt, SeenRecord, add_step, revision_of, steps_of};
 pub use template::{LeavingTemplates, TemplateItem};
-pub use told::{ToldFinding, ToldFindings};
+pub use told::{RestingFinding, ToldFinding, ToldFindings};
 pub use trial::Trial;
-pub use type_record::TypeRecord;
+pub use type_record::{TypeRecord, TypesClaim};
 
 #[cfg(test)]
 mod tests;

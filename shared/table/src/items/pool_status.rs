@@ -29,15 +29,18 @@ impl ItemForm for PoolStatus {
             generation: from.u64("generation")?,
             nodes: from.u64("nodes")?,
             resources: from.resources("resources")?,
-            conditions: from.list("conditions", |from| {
-                Ok(PoolCondition {
-                    condition: from.word("type", PoolConditionType::parse)?,
-                    status: from.word("status", ConditionStatus::parse)?,
-                    reason: from.string("reason")?,
-                    message: from.string("message")?,
-                    since: from.time("since")?,
-                })
-            })?,
+            conditions: from.known_list("conditions", read_condition)?,
         })
     }
+}
+
+/// A type of a later release is no error; it stays in the item until `lifecycle` judges the pool anew.
+fn read_condition(from: Fields<'_>) -> Result<PoolCondition, FieldError> {
+    Ok(PoolCondition {
+        condition: from.word("type", PoolConditionType::parse)?,
+        status: ConditionStatus::of_any_release(from.text("status")?),
+        reason: from.string("reason")?,
+        message: from.string("message")?,
+        since: from.time("since")?,
+    })
 }

@@ -28,6 +28,9 @@ impl ItemForm for Registry {
             to.text(DRY_RUNS, self.settings.dry_runs.as_str());
             to.text(CONSOLE_OUTPUT, self.settings.console_output.as_str());
             to.text(VOLUNTARY_DISRUPTION, self.settings.voluntary_disruption.as_str());
+            // An entry without a word about it is of a stack whose role may not.
+            let tagged = self.settings.spot_request_tags == FeatureGate::Enabled;
+            to.text_if(SPOT_REQUEST_TAGS, tagged.then_some(FeatureGate::Enabled.as_str()));
             to.text_if(DISRUPTION_BUDGET, self.settings.disruption_budget.map(|nodes| nodes.to_string()));
             to.text(PREFERENCE_POLICY, self.settings.policies.preferences.as_str());
             to.text(MIN_VALUES_POLICY, self.settings.policies.min_values.as_str());
@@ -105,6 +108,7 @@ const ZONAL_SHIFT: &str = "zonal_shift";
 const DRY_RUNS: &str = "dry_runs";
 const CONSOLE_OUTPUT: &str = "console_output";
 const VOLUNTARY_DISRUPTION: &str = "voluntary_disruption";
+const SPOT_REQUEST_TAGS: &str = "spot_request_tags";
 const DISRUPTION_BUDGET: &str = "disruption_budget";
 const PREFERENCE_POLICY: &str = "preference_policy";
 const MIN_VALUES_POLICY: &str = "min_values_policy";
@@ -172,7 +176,8 @@ fn read_settings(from: Fields<'_>) -> Result<ClusterSettings, FieldError> {
         dry_runs: gate(DRY_RUNS, default.dry_runs)?,
         console_output: gate(CONSOLE_OUTPUT, default.console_output)?,
         voluntary_disruption: gate(VOLUNTARY_DISRUPTION, default.voluntary_disruption)?,
-        disruption_budget: from.word_if(DISRUPTION_BUDGET, |text| BudgetNodes::parse(text).ok())?,
+        spot_request_tags: gate(SPOT_REQUEST_TAGS, default.spot_request_tags)?,
+        disruption_budget: from.formed_if(DISRUPTION_BUDGET, |text| BudgetNodes::parse(text).ok())?,
         policies: PlanPolicies {
             preferences: match from.value_if(PREFERENCE_POLICY) {
                 Some(_) => from.word(PREFERENCE_POLICY, PreferencePolicy::parse)?,

@@ -26,7 +26,7 @@ pub(super) fn write_reservations(reservations: &ClassReservations, to: &mut Attr
 }
 
 pub(super) fn read_reservations(from: Fields<'_>) -> Result<ClassReservations, FieldError> {
-    let kept = from.list_if(RESERVATIONS, |from| {
+    let kept = from.known_list(RESERVATIONS, |from| {
         Ok(ClassReservation {
             id: from.parsed("id")?,
             owner: from.string("owner")?,
@@ -50,6 +50,6 @@ pub(super) fn write_reservation(reservation: Option<&LaunchedInto>, to: &mut Att
 
 pub(super) fn read_reservation(from: Fields<'_>) -> Result<Option<LaunchedInto>, FieldError> {
     from.map_if(RESERVATION, |from| {
-        Ok(LaunchedInto { id: from.parsed("id")?, kind: from.word("kind", ReservationKind::parse)? })
+        Ok(LaunchedInto { id: from.parsed("id")?, kind: ReservationKind::of_any_release(from.text("kind")?) })
     })
 }

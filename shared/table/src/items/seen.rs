@@ -55,9 +55,17 @@ pub struct SeenRecord {
     pub told_at: Option<Timestamp>,
     /// The offerings of the cluster's instances as it knew them; only `disruption` tells them.
     pub offerings: Vec<HeldOffering>,
+    /// When it knew them so, if that was an earlier look: one without evidence, or of a halted cluster, keeps them.
+    pub offerings_at: Option<Timestamp>,
 }
 
 impl SeenRecord {
+    /// When the offerings were known so.
+    #[must_use]
+    pub fn offerings_known_at(&self) -> Timestamp {
+        self.offerings_at.unwrap_or(self.at)
+    }
+
     /// Whether a pass would plan from the same world, and nothing is due.
     #[must_use]
     pub fn unchanged(&self, now: Timestamp, generations: &Generations) -> bool {
@@ -87,23 +95,19 @@ impl ItemForm for SeenRecord {
             to.text_if("price", offering.price.map(|price| price.to_string()));
             to.truth_if("unavailable", (!offering.available).then_some(true));
         });
+        to.time_if("offerings_at", self.offerings_at);
     }
 
     fn read(from: Fields<'_>) -> Result<Self, FieldError> {
-        let part = |(part, generation): (String, u64)| match CatalogPart::parse(&part) {
-            Some(part) => Ok((part, generation)),
-            None => Err(FieldError::at(
-                "catalog",
-                FieldProblem::Invalid(format!("`{part}` isn't a catalogue part")),
-            )),
-        };
+        // A part that isn't known is none that this release plans from.
+        let part = |(part, generation): (String, u64)| Some((CatalogPart::parse(&part)?, generation));
         Ok(Self {
             function: from.word("function", FunctionName::parse)?,
             generations: Generations {
                 snapshot: from.u64("snapshot")?,
                 revision: from.u64("cluster_revision")?,
                 steps: from.u64(STEPS)?,
-                catalog: from.numbers("catalog")?.into_iter().map(part).collect::<Result<_, _>>()?,
+                catalog: from.numbers("catalog")?.into_iter().filter_map(part).collect(),
                 registry: from.string_if("registry")?,
             },
             deadline: from.time_if("deadline")?,
@@ -111,7 +115,8 @@ impl ItemForm for SeenRecord {
             at: from.time("at")?,
             refusals: from.string_if("refusals")?,
             told_at: from.time_if("told_at")?,
-            offerings: from.list_if("offerings", offering)?,
+            offerings: from.known_list("offerings", offering)?,
+            offerings_at: from.time_if("offerings_at")?,
         })
     }
 }
@@ -193,6 +198,7 @@ mod tests {
             refusals: None,
             told_at: None,
             offerings: Vec::new(),
+            offerings_at: None,
         };
         assert_eq!(seen.unchanged(at(now), &Generations { steps, ..Generations::default() }), expected);
     }

@@ -1,8 +1,9 @@
 //! `TYPE#`: an instance type, for people. No function plans from it. `lifecycle` takes Nodes' labels from it, and
-//! derives them equally if the item is missing.
+//! derives them equally if the item is missing. `TYPES`: the right to write most of them.
 
 use std::collections::BTreeMap;
 
+use tenon_domain::Timestamp;
 use tenon_domain::catalog::node_labels::labels_of_type;
 use tenon_domain::catalog::{InstanceTypeFacts, NodeSettings, node_shape};
 use tenon_domain::id::{InstanceType, Region};
@@ -10,6 +11,7 @@ use tenon_domain::money::{Currency, UsdPerHour};
 use tenon_domain::resources::ResourceList;
 
 use super::form::{Attributes, FieldError, FieldProblem, Fields, ItemForm};
+use crate::key::REVISION;
 
 /// An instance type, as the default class sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +50,26 @@ impl TypeRecord {
             on_demand_of: None,
             spot: BTreeMap::new(),
         }
+    }
+}
+
+/// The right to write most types of a region: several runs of `catalog` at once would write each of them several times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TypesClaim {
+    /// The count of claims and their ends; the next one is conditional on it.
+    pub revision: u64,
+    /// Until when it holds.
+    pub until: Timestamp,
+}
+
+impl ItemForm for TypesClaim {
+    fn write(&self, to: &mut Attributes) {
+        to.number(REVISION, self.revision);
+        to.time("until", self.until);
+    }
+
+    fn read(from: Fields<'_>) -> Result<Self, FieldError> {
+        Ok(Self { revision: from.u64(REVISION)?, until: from.time("until")? })
     }
 }
 

@@ -1,4 +1,4 @@
-//! A thousand of Tenon's nodes with their NodeClaims, and twenty thousand pods of two hundred ReplicaSets.
+//! Tenon's nodes with their NodeClaims, and pods of ReplicaSets, as many as wanted.
 //!
 //! Decides names, digits and fields that compress as badly as those of a real cluster: Kubernetes' generated names,
 //! EC2's ids, unused images and environments.
@@ -6,9 +6,14 @@
 use serde_json::{Value, json};
 use tenon_domain::digest::Digest;
 
-pub(crate) const NODES: usize = 1_000;
-pub(crate) const PODS: usize = 20_000;
-pub(crate) const WORKLOADS: usize = 200;
+/// The size of a cluster. Its workloads share its pods evenly.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClusterSize {
+    pub(crate) nodes: usize,
+    pub(crate) pods: usize,
+    pub(crate) workloads: usize,
+}
+
 pub(crate) const NAMESPACE: &str = "shop";
 /// The characters of Kubernetes' generated names. Source: k8s.io/apimachinery/pkg/util/rand, `alphanums` (1.35, read
 /// 2026-11).
@@ -134,14 +139,14 @@ pub(crate) fn replica_set(workload: usize) -> Value {
 
 /// A pod of a workload, whose ReplicaSet has this UID. Without a node it stays pending, because its scheduler doesn't
 /// exist.
-pub(crate) fn pod(n: usize, owner: &str, bound: Bound) -> Value {
-    let workload = n % WORKLOADS;
+pub(crate) fn pod(size: ClusterSize, n: usize, owner: &str, bound: Bound) -> Value {
+    let workload = n % size.workloads;
     let (app, set) = names(workload);
     let env: Vec<Value> = (0..6)
         .map(|i| json!({"name": format!("SETTING_{i}"), "value": "some value that nobody here reads"}))
         .collect();
     let place = digits(&format!("place/{n}"), 8);
-    let node = usize::from_str_radix(&place, 16).expect("hexadecimal digits") % NODES;
+    let node = usize::from_str_radix(&place, 16).expect("hexadecimal digits") % size.nodes;
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": format!("{set}-{}", suffix(&format!("pod/{n}"), 5)), "namespace": NAMESPACE,
             "labels": {"app": app, "pod-template-hash": suffix(&app, 10), "team": format!("team-{}", n % 20)},

@@ -9,8 +9,8 @@ use crate::account::INSTALLATION;
 use crate::tools::{aws, variable};
 use crate::world::rehearse;
 
-/// Ten of the region and one of the cluster.
-const ALARMS: usize = 11;
+/// Eleven of the region and one of the cluster.
+const ALARMS: usize = 12;
 
 #[test]
 #[ignore = "needs ministack: tests/deploy/run"]

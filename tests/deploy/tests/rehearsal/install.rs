@@ -13,7 +13,7 @@ use tenon_domain::registry::Registry;
 use tenon_table::Key;
 use tenon_table::items::from_item;
 
-use crate::account::{ACCOUNT, INSTALLATION, REGION};
+use crate::account::{ACCOUNT, REGION};
 use crate::classes::AL2023_STANDARD_X86_64;
 use crate::control_plane::RealControlPlane;
 use crate::eks::{endpoint, make_cluster};
@@ -22,8 +22,9 @@ use crate::launches::instances_of;
 use crate::network::{DISCOVERY, make_untagged_network};
 use crate::page::{PageBlock, blocks};
 use crate::page_shell::{PageShell, WatchingCommand};
+use crate::remove::leave_nodes;
 use crate::tools::{aws, root, shell, variable};
-use crate::wait::eventually;
+use crate::wait::{PATIENCE, eventually, log};
 use crate::world::{RehearsalWorld, rehearse};
 
 /// The page.
@@ -45,8 +46,6 @@ const ELSEWHERE: [(&str, &str); 2] = [
 const KARPENTERS_NODE: &str = "ip-10-0-0-1.ec2.internal";
 /// Pods of `infra/samples/inflate.yaml`.
 const PODS: usize = 3;
-/// The longest wait for a node: first starts of binaries on two cores that also run the servers.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// How often it is looked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -68,7 +67,7 @@ enum PageNeed {
 /// How the commands begin that need something.
 const NEEDS: [(&str, PageNeed); 5] = [
     ("kubectl scale deployment karpenter", PageNeed::Karpenter),
-    ("aws ecr get-login-password", PageNeed::Registry),
+    ("infra/image", PageNeed::Registry),
     ("helm install", PageNeed::Nodes),
     ("sed ", PageNeed::Agent),
     ("node=", PageNeed::KarpentersNode),
@@ -312,9 +311,7 @@ impl<'w> PageWalk<'w> {
                 break begun.elapsed();
             }
             if begun.elapsed() > PATIENCE {
-                let about = ["nodepools,ec2nodeclasses,nodeclaims,nodes,pods", "--output", "yaml"];
-                let about = self.servers.kubectl(&[&["get"][..], &about].concat()).await;
-                panic!("no node within {PATIENCE:?}: {:#?}\n{about}", watch.lines());
+                panic!("no node within {PATIENCE:?}: {:#?}\n{}", watch.lines(), self.about_nodes().await);
             }
             tokio::time::sleep(LOOK_EVERY).await;
         };
@@ -326,6 +323,24 @@ impl<'w> PageWalk<'w> {
             "{:.1} s later the sample's {PODS} pods run there",
             bound.saturating_sub(ready).as_secs_f64()
         );
+    }
+
+    /// What the cluster says about its nodes, and the end of the functions' output: for a failure, in few lines.
+    async fn about_nodes(&self) -> String {
+        let mut lines = Vec::new();
+        for kind in ["nodepools", "ec2nodeclasses", "nodeclaims", "nodes", "pods"] {
+            let found = self.servers.get(&[kind]).await;
+            for object in found["items"].as_array().into_iter().flatten() {
+                lines.push(format!("{kind} {}:", object["metadata"]["name"]));
+                let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+                lines.extend(conditions.map(|condition| {
+                    let said = ["type", "status", "reason", "message", "lastTransitionTime"];
+                    format!("  {}", said.map(|field| condition[field].as_str().unwrap_or_default()).join(" "))
+                }));
+            }
+        }
+        lines.push(log());
+        lines.join("\n")
     }
 
     /// How many of the sample's pods run on nodes of its NodePool.
@@ -438,15 +453,12 @@ async fn assert_cluster_is_registered(walk: &PageWalk<'_>) {
     assert_eq!(tagged["Subnets"][0]["SubnetId"], walk.subnet.as_str());
 }
 
-/// Takes the cluster away: other tests have another.
-async fn remove(walk: PageWalk<'_>) {
-    let world = walk.world;
+/// Takes the cluster away, first by the removal page: other tests have another.
+async fn remove(mut walk: PageWalk<'_>) {
+    let account = &walk.world.account;
+    let agent = walk.agent.take();
+    leave_nodes(&walk.shell, &walk.servers, account, CLUSTER, agent).await;
     drop(walk);
-    let account = &world.account;
-    account.settled().await;
-    let stack = format!("{INSTALLATION}-{CLUSTER}");
-    aws(&["cloudformation", "delete-stack", "--stack-name", &stack]).await;
-    aws(&["cloudformation", "wait", "stack-delete-complete", "--stack-name", &stack]).await;
     let (pk, sk) = (format!("REGION#{REGION}"), format!("CLUSTER#{CLUSTER}"));
     assert_eq!(account.item(pk, sk).await, None, "the stack's end is the entry's");
     account.settled().await;

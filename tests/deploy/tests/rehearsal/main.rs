@@ -32,6 +32,7 @@ mod network;
 mod page;
 mod page_shell;
 mod readme;
+mod remove;
 mod restore;
 mod tools;
 mod versions;

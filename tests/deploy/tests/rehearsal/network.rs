@@ -27,11 +27,13 @@ pub(crate) async fn make_network(ec2: &Client) {
     group.send().await.expect("a security group");
 }
 
-/// Makes a subnet and a security group without tags; their ids.
+/// Makes a subnet and a security group without tags; their ids. Its zone is named: the server draws one otherwise, and
+/// one of us-east-1's, as EC2's, offers old types alone.
 pub(crate) async fn make_untagged_network(ec2: &Client) -> (String, String) {
     let vpc = ec2.create_vpc().cidr_block("10.1.0.0/16").send().await.expect("a VPC");
     let vpc = vpc.vpc.and_then(|vpc| vpc.vpc_id).expect("a VPC has an id");
-    let subnet = ec2.create_subnet().vpc_id(&vpc).cidr_block("10.1.0.0/24").send().await.expect("a subnet");
+    let subnet = ec2.create_subnet().vpc_id(&vpc).cidr_block("10.1.0.0/24").availability_zone("us-east-1a");
+    let subnet = subnet.send().await.expect("a subnet");
     let group = ec2.create_security_group().group_name("second").description("second").vpc_id(vpc);
     let group = group.send().await.expect("a security group");
     let subnet = subnet.subnet.and_then(|subnet| subnet.subnet_id).expect("a subnet has an id");

@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-/// The longest wait: the first start of a binary, beside six others, on two cores that also run the servers.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// The longest wait: a sweep, every three minutes, and the first start of a binary, beside six others, on two cores that also
+/// run the servers.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// How often it is looked: each look is work for the servers that are waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -38,7 +39,7 @@ pub(crate) async fn timed<T, F: Future<Output = Option<T>>>(
 }
 
 /// The end of ministack's log, in which the functions' own output is.
-fn log() -> String {
+pub(crate) fn log() -> String {
     let text = std::env::var("TENON_MINISTACK_LOG").ok().and_then(|path| std::fs::read_to_string(path).ok());
     let text = text.unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

@@ -1,6 +1,6 @@
 //! Dry runs.
 
-use tenon_ec2::port::{DryRunOutcome, RunInstancesProbe, TargetCapacityType};
+use tenon_ec2::port::{DryRunOutcome, RunInstancesProbe, Tags, TargetCapacityType};
 use tenon_ec2::{Ec2, ErrorClass};
 use tenon_twin::Call;
 
@@ -15,7 +15,10 @@ pub fn run_instances_probe(world: &ServerWorld) -> RunInstancesProbe {
     RunInstancesProbe {
         launch_template: world.template().name,
         version: "$Latest".to_owned(),
+        capacity_type: TargetCapacityType::OnDemand,
         with: world.launch("m5.large", 0),
+        network_interface_tags: request.tags.instance.clone(),
+        spot_request_tags: Tags::new(),
         tags: request.tags,
         metadata_options: None,
         network_interfaces: Vec::new(),

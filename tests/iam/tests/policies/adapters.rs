@@ -40,8 +40,9 @@ fn methods(source: &str) -> BTreeSet<String> {
     let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
     let source: String = code.flat_map(str::split_whitespace).collect();
     // Clients are called so, or by their service's name.
-    let called =
-        ["client.", "client().", "sqs.", "events."].into_iter().flat_map(|name| source.split(name).skip(1));
+    let called = ["client.", "client().", "reads.", "sqs.", "events."]
+        .into_iter()
+        .flat_map(|name| source.split(name).skip(1));
     let called = called
         .map(|rest| rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect::<String>());
     let built = source.split("InputBuilder::default").filter_map(|before| {

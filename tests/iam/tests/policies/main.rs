@@ -8,6 +8,7 @@
 )]
 
 mod adapters;
+mod invoke;
 mod mutants;
 mod rights;
 mod trust;

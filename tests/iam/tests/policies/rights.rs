@@ -58,9 +58,12 @@ fn every_condition_is_on_a_key_that_aws_gives() {
                     wrong.push(format!("{of}, {}: `{action}` isn't in reference.json", name(statement)));
                 }
                 let resources = list(statement.get("Resource"));
-                let resources = resources
-                    .iter()
-                    .map(|r| r.as_str().unwrap().replace(":*", ":log-stream:x").replace('*', "x"));
+                // A log group's ARN ends so; elsewhere a star is an account's or a name's.
+                let whole = |arn: &str| {
+                    arn.strip_suffix(":*")
+                        .map_or_else(|| arn.to_owned(), |group| format!("{group}:log-stream:x"))
+                };
+                let resources = resources.iter().map(|r| whole(r.as_str().unwrap()).replace('*', "x"));
                 let resources: Vec<String> =
                     resources.map(|r| if r == "x" { "*".to_owned() } else { r }).collect();
                 let fitting: Vec<&String> = resources.iter().filter(|r| reference::fits(action, r)).collect();
@@ -68,7 +71,10 @@ fn every_condition_is_on_a_key_that_aws_gives() {
                     wrong.push(format!("{of}, {}: `{action}` isn't asked of {resources:?}", name(statement)));
                 }
                 for (_, key, _) in conditions(statement) {
-                    let missing = fitting.iter().filter(|resource| !reference::gives(action, resource, &key));
+                    let given = |resource: &&&String| {
+                        !reference::is_of_services(&key) && reference::gives(action, resource, &key)
+                    };
+                    let missing = fitting.iter().filter(|resource| !given(resource));
                     wrong.extend(
                         missing
                             .map(|r| format!("{of}, {}: `{action}` on {r} has no `{key}`", name(statement))),
@@ -229,6 +235,44 @@ fn a_clusters_launch_role_does_nothing_for_another_cluster() {
     }
 }
 
+/// The ARN of what another account shares has its owner's account. Source: terraform-aws-modules/terraform-aws-iam#227, a
+/// denied launch into a shared subnet, read 2026-11.
+#[test]
+fn a_launch_role_uses_what_other_accounts_share_by_the_same_tags() {
+    let shared =
+        |name: &str| Request::new("ec2:RunInstances", format!("arn:aws:ec2:us-east-1:444455556666:{name}"));
+    for name in ["subnet/subnet-1", "security-group/sg-1"] {
+        let tagged = shared(name).with(RESOURCE_TEAM, ["demo"]).with(RESOURCE_PRIVATE, ["1"]);
+        assert!(allows("launch of demo", &tagged), "{name}");
+        assert!(!allows("launch of next", &tagged), "{name}");
+        assert!(!allows("launch of demo", &shared(name)), "{name}");
+    }
+    for name in ["placement-group/apart", "capacity-reservation/cr-1"] {
+        assert!(allows("launch of demo", &shared(name)), "{name}");
+    }
+    for name in ["instance/i-1", "launch-template/lt-1"] {
+        let ours = shared(name).with(RESOURCE_TAG, ["tenon"]).with(RESOURCE_CLUSTER, ["demo"]);
+        assert!(!allows("launch of demo", &ours), "{name}");
+    }
+}
+
+/// An empty list of owners would make a condition that compares with an empty text.
+#[test]
+fn without_owners_a_launch_role_has_no_right_on_snapshots() {
+    let snapshot =
+        Request::new("ec2:RunInstances", public_arn("snapshot/snap-1")).with(OWNER, ["111122223333"]);
+    let with = |owners: &str| {
+        let mut account = Account::default();
+        account
+            .add_cluster("demo", &cluster_stack("demo").unwrap().with("SnapshotOwners", &[owners]))
+            .unwrap();
+        let statements = &account.roles["launch of demo"].statements;
+        let named = statements.iter().filter(|statement| name(statement) == "LaunchFromSnapshots").count();
+        (named, Policy::new(statements).unwrap().allows(&snapshot).unwrap())
+    };
+    assert_eq!([with(""), with("111122223333")], [(0, false), (1, true)]);
+}
+
 #[test]
 fn only_the_provisioner_takes_launch_roles_and_no_others() {
     let take = |role: &str| Request::new("sts:AssumeRole", format!("arn:aws:iam::111122223333:role/{role}"));
@@ -272,8 +316,8 @@ fn roles_are_passed_as_registered_and_to_ec2_alone() {
     assert!(!allows("launch of demo", &pass("demo-node", "ec2.amazonaws.com").without(PASSED_TO)));
 }
 
-/// Its name as a service has the end of the partition's host names. Source: aws/karpenter-provider-aws#6843 and
-/// terraform-aws-modules/terraform-aws-eks#3057, launches in China, read 2026-11.
+/// Its name as a service has the end of the partition's host names; in China it may have that of the others. Source:
+/// aws/karpenter-provider-aws#6843 and terraform-aws-modules/terraform-aws-eks#3057, launches in China, read 2026-11.
 #[test]
 fn roles_are_passed_to_the_ec2_of_their_partition() {
     let ends = [("aws", "amazonaws.com"), ("aws-cn", "amazonaws.com.cn"), ("aws-us-gov", "amazonaws.com")];
@@ -284,7 +328,7 @@ fn roles_are_passed_to_the_ec2_of_their_partition() {
         let role = format!("arn:{partition}:iam::111122223333:role/demo-node");
         for service in ["ec2.amazonaws.com", "ec2.amazonaws.com.cn", "lambda.amazonaws.com"] {
             let asked = Request::new("iam:PassRole", role.clone()).with(PASSED_TO, [service]);
-            let expected = service == format!("ec2.{end}");
+            let expected = service == format!("ec2.{end}") || service == "ec2.amazonaws.com";
             assert_eq!(policy.allows(&asked).unwrap(), expected, "{partition}: {service}");
         }
     }

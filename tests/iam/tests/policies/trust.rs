@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 use tenon_iam_tests::judge::Policy;
-use tenon_iam_tests::mutation::wider;
+use tenon_iam_tests::mutation::{conditions, wider};
 use tenon_iam_tests::platform::delivered;
+use tenon_iam_tests::reference;
 use tenon_iam_tests::request::{ACCOUNT, Request, SOURCE, arn};
-use tenon_iam_tests::stack::{OIDC_PROVIDER_OF_NEXT, Stack, statements};
+use tenon_iam_tests::stack::{OIDC_PROVIDER_OF_NEXT, Stack, list, statements};
 
 use crate::WORLD;
 
@@ -45,6 +46,33 @@ fn with_token(issuer: &str, subject: &str, audience: &str) -> Request {
     Request::new("sts:AssumeRoleWithWebIdentity", NODE)
         .with(&format!("{issuer}:sub"), [subject])
         .with(&format!("{issuer}:aud"), [audience])
+}
+
+/// A condition on a key that AWS doesn't give with the action never holds. The keys of services are for services alone.
+#[test]
+fn every_condition_of_a_trust_and_of_a_queue_is_on_a_key_that_aws_gives() {
+    let trusts = WORLD.account.roles.keys().flat_map(|role| trust(role));
+    let policies = WORLD.account.resource_policies.iter();
+    let of_queues = policies.flat_map(|policy| statements(policy.get("PolicyDocument")));
+    let mut seen = 0;
+    for statement in trusts.chain(of_queues) {
+        let serves = !statement["Principal"]["Service"].is_null();
+        let resources = list(statement.get("Resource"));
+        let resource = resources.first().and_then(Value::as_str).unwrap_or(NODE);
+        for action in list(statement.get("Action")) {
+            let action = action.as_str().unwrap();
+            assert!(reference::knows(action), "`{action}` isn't in reference.json");
+            for (_, key, _) in conditions(&statement) {
+                let given = reference::gives(action, resource, &key);
+                assert!(
+                    given && (serves || !reference::is_of_services(&key)),
+                    "`{action}` has no `{key}`: {statement}"
+                );
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 0, "no trust has a condition");
 }
 
 /// With a provider in the stack and without one.

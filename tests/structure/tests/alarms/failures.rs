@@ -45,6 +45,7 @@ pub(crate) fn cases(region: &EvaluatedStack, cluster: &EvaluatedStack) -> Vec<Al
         warnings(),
         not_run("CatalogSilentAlarm", region.rate("SpotPricesSchedule"), 60),
         not_run("ImagesSilentAlarm", region.rate("ImagesSchedule"), 30),
+        silent("ProvisionerSilentAlarm", region.rate("InstanceStatusSchedule"), 30),
         silent("LifecycleSilentAlarm", region.rate("InstanceStatusSchedule"), 30),
         stale(),
         attention(sweep),

@@ -88,7 +88,7 @@ fn every_alarm_rings_for_what_it_is_meant_for_and_for_nothing_else() {
 #[test]
 fn a_mistake_in_an_alarm_is_found() {
     let by_reference = |name: &str| json!({ "Ref": name });
-    let mistakes: [(&str, &str, Value); 19] = [
+    let mistakes: [(&str, &str, Value); 21] = [
         ("CatalogSilentAlarm", "Dimensions/0/Value", json!({ "Fn::GetAtt": "CatalogFunction.Arn" })),
         ("CatalogSilentAlarm", "Dimensions/0/Name", json!("Function")),
         ("CatalogSilentAlarm", "MetricName", json!("NumberOfMessagesDeleted")),
@@ -102,6 +102,8 @@ fn a_mistake_in_an_alarm_is_found() {
         ("ImagesSilentAlarm", "Statistic", json!("SampleCount")),
         ("LifecycleSilentAlarm", "Period", json!(300)),
         ("ImagesSilentAlarm", "TreatMissingData", json!("notBreaching")),
+        ("ProvisionerSilentAlarm", "TreatMissingData", json!("notBreaching")),
+        ("ProvisionerSilentAlarm", "Threshold", json!(11)),
         ("LifecycleSilentAlarm", "ComparisonOperator", json!("GreaterThanThreshold")),
         ("LifecycleWaitingAlarm", "EvaluationPeriods", json!(4)),
         ("LifecycleWaitingAlarm", "EvaluationPeriods", json!(1)),
@@ -171,6 +173,29 @@ fn failing_invocations_are_told_by_their_dead_letters() {
         assert!(kept.ends_with(&format!(":{watched}")), "{kept} isn't {watched}");
         assert_eq!(rule("ExecutionDeadLettersAlarm").state(&[Some(1.0)]), AlarmState::Alarm);
     }
+}
+
+/// The alarms of silence count the region's own sweep, by the rule of the clusters' sweeps: they ring where it is disabled
+/// or has lost a target, and not in a region without clusters.
+#[test]
+fn the_regions_sweep_takes_the_way_of_the_clusters() {
+    let [region, cluster] = stacks();
+    let target = |stack: &EvaluatedStack, schedule: &str| {
+        stack.document["Resources"][schedule]["Properties"]["Target"]["EventBridgeParameters"].clone()
+    };
+    let sent = target(&region, "InstanceStatusSchedule");
+    assert_eq!(sent, target(&cluster, "SweepSchedule"));
+    let rule = &region.document["Resources"]["SweepRule"]["Properties"];
+    let pattern = json!({ "source": [sent["Source"]], "detail-type": [sent["DetailType"]] });
+    assert_eq!(rule["EventPattern"], pattern);
+    let targets: BTreeSet<String> =
+        rule["Targets"].as_array().unwrap().iter().map(|target| region.text(&target["Arn"])).collect();
+    let watched = |alarm: &str| {
+        let dimension = &region.document["Resources"][alarm]["Properties"]["Dimensions"][0]["Value"];
+        let name = region.text(dimension);
+        targets.iter().filter(|target| target.ends_with(&format!(":{name}"))).count()
+    };
+    assert_eq!(["ProvisionerSilentAlarm", "LifecycleSilentAlarm"].map(watched), [1, 1]);
 }
 
 /// A rule behind an alarm matches an event that is sent, of this cluster if it is a cluster's.

@@ -201,7 +201,8 @@ fn a_shifted_zone_is_told_and_keeps_the_class_from_nothing() {
     let status = ClassStatus::observed(away, None, at(0));
     assert_eq!((told(&status).as_str(), status.ready()), ("False ZonalShiftActive", true));
     let message = &status.condition(ConditionType::ZonesInService).unwrap().message;
-    let expected = "not launching in zones with a zonal shift: `use1-az1` until 1970-01-01T00:10:00Z";
+    let expected =
+        "not launching in zones with a zonal shift: `us-east-1a` (use1-az1) until 1970-01-01T00:10:00Z";
     assert_eq!(message, expected);
     assert!(status.subnets.iter().all(|subnet| subnet.is_shifted(at(599)) && !subnet.is_shifted(at(600))));
     // The new spec has no observation yet, but the shift is known.

@@ -13,9 +13,12 @@ use super::candidate::{UsedNode, price};
 use crate::disruption::blocked::reschedulable;
 use crate::disruption::cost;
 use crate::disruption::input::{ClaimView, DisruptionInput};
+use crate::disruption::output::RefusalReason;
 
 /// The least ratio of both shares is one to this.
 const WORTH: u128 = 2;
+/// A whole in hundredths of a percent.
+const WHOLE: u128 = 10_000;
 
 /// Cost and disruption of each pool with the policy `Balanced`.
 #[derive(Debug, Default)]
@@ -50,27 +53,40 @@ impl<'a> PoolTotals<'a> {
         Self(totals)
     }
 
-    /// Whether each of the nodes' pools with this policy approves. Of a move over several pools, each pool has the share of
-    /// the saving that it has of the price.
+    /// Why one of the nodes' pools with this policy refuses, if one does. Of a move over several pools, each pool has the
+    /// share of the saving that it has of the price.
     pub(crate) fn approve<'n>(
         &self,
         nodes: impl Iterator<Item = &'n UsedNode<'a>> + Clone,
         saves: UsdPerHour,
         price: UsdPerHour,
-    ) -> bool
+    ) -> Result<(), RefusalReason>
     where
         'a: 'n,
     {
-        self.0.iter().all(|(pool, total)| {
+        let refused = self.0.iter().find_map(|(pool, total)| {
             let own = || nodes.clone().filter(|used| used.pool.name.as_str() == *pool);
             let moved: u128 = own().map(|used| u128::from(used.disruption)).sum();
-            if moved == 0 || price == UsdPerHour::ZERO {
-                return moved == 0;
-            }
+            let first = own().next().filter(|_| moved > 0)?;
             let paid: u128 = own().map(|used| u128::from(used.price.nanos())).sum();
-            let saved = u128::from(saves.nanos()).saturating_mul(paid) / u128::from(price.nanos());
+            let saved = u128::from(saves.nanos()).saturating_mul(paid);
+            let saved = saved.checked_div(price.nanos().into()).unwrap_or(0);
             let shares = saved.saturating_mul(total.disruption.into()).saturating_mul(WORTH);
-            saved > 0 && shares >= moved.saturating_mul(total.price.into())
-        })
+            let is_worth_it = saved > 0 && shares >= moved.saturating_mul(total.price.into());
+            (!is_worth_it).then(|| RefusalReason::Unbalanced {
+                pool: first.pool.name.clone(),
+                saved: saved.saturating_mul(WHOLE).checked_div(total.price.into()).map_or(0, hundredths),
+                asked: hundredths(
+                    moved
+                        .saturating_mul(WHOLE)
+                        .div_ceil(u128::from(total.disruption).saturating_mul(WORTH).max(1)),
+                ),
+            })
+        });
+        refused.map_or(Ok(()), Err)
     }
+}
+
+fn hundredths(share: u128) -> u64 {
+    u64::try_from(share).unwrap_or(u64::MAX)
 }

@@ -21,6 +21,7 @@ use tenon_domain::savings::ConsolidationTerms;
 use super::rest;
 use crate::disruption::blocked::{PodsWord, reschedulable};
 use crate::disruption::due::due;
+use crate::disruption::emptiness::since_pods;
 use crate::disruption::input::{ClaimView, DisruptionInput, NodeView};
 use crate::disruption::moving::SpareCapacity;
 use crate::disruption::output::{NotDisrupted, RefusalReason};
@@ -96,7 +97,7 @@ impl<'a> UsedNode<'a> {
             return None;
         }
         let pods = reschedulable(node);
-        if cost::nothing(&pods) {
+        if pods.is_empty() {
             return None;
         }
         let instance = view.claim.state.instance()?;
@@ -131,7 +132,9 @@ impl<'a> UsedNode<'a> {
     pub(crate) fn mark(&self, now: Timestamp) -> Consolidatable {
         let pods = Some(digest(&self.pods));
         match &self.view.claim.consolidatable {
-            Some(known) if known.pods == pods => known.clone(),
+            Some(known) if known.pods == pods => {
+                Consolidatable { since: since_pods(known.since, (self.node, now)), pods }
+            }
             Some(_) | None => Consolidatable { since: now, pods },
         }
     }
@@ -155,6 +158,25 @@ impl<'a> UsedNode<'a> {
             let (pool, lifetime) = (self.pool.name.clone(), self.terms.lifetime);
             NotDisrupted { reason: RefusalReason::TooYoung { pool, lifetime, until }, again: Some(until) }
         })
+    }
+
+    /// Whether its time has come, by its mark for its present pods.
+    pub(crate) fn is_ripe(&self, now: Timestamp) -> bool {
+        self.ripe_since(now).is_some_and(|since| since <= now)
+    }
+
+    /// Whether its time came so long ago that it waits for no other node any longer: its pool's `consolidateAfter`, once
+    /// more.
+    pub(crate) fn is_patient(&self, now: Timestamp) -> bool {
+        let after = self.pool.disruption.consolidate_after.unwrap_or_default().max(emptiness::LOOKED_TWICE);
+        let until = self.ripe_since(now).and_then(|since| since.checked_add(after).ok());
+        until.is_some_and(|until| until <= now)
+    }
+
+    /// When its time comes, or came; `None` if it has no mark for its present pods.
+    fn ripe_since(&self, now: Timestamp) -> Option<Timestamp> {
+        let mark = self.mark(now);
+        (self.view.claim.consolidatable.as_ref() == Some(&mark)).then(|| self.goes_at(mark.since))
     }
 
     /// When it may go, if it could go since then.

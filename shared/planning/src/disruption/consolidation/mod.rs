@@ -32,7 +32,7 @@ use super::budget::{Allowance, BudgetLedger};
 use super::input::{ClaimView, DisruptionInput};
 use super::moving::{SpareCapacity, node_name};
 use super::output::{DisruptionPlan, DisruptionReport, NewCommand, NotDisrupted};
-use super::{WantedMarks, held, refuse};
+use super::{WantedMarks, emptiness, held, refuse};
 use balanced::PoolTotals;
 use candidate::UsedNode;
 pub(crate) use candidate::price;
@@ -49,6 +49,8 @@ const TURN: SignedDuration = SignedDuration::from_mins(5);
 const KEPT_TRIED: usize = 50;
 /// So many nodes that are too young are tried.
 const YOUNG_TRIED: usize = 50;
+/// So many nodes that no budget lets go are tried.
+const CLOSED_TRIED: usize = 50;
 
 /// Adds commands for used nodes whose time has come. Returns the marks of all that could go.
 pub(crate) fn consolidate<'a>(
@@ -60,20 +62,17 @@ pub(crate) fn consolidate<'a>(
 ) -> WantedMarks {
     let taken = plan.commands.iter().flat_map(|command| &command.candidates).cloned().collect();
     let nodes = UsedNode::all(input, world, &taken);
-    // An empty node is about to go.
-    let goes = |view: &ClaimView| {
-        let kept = view.node.as_ref().is_none_or(|node| held(input, node, PodsWord::Counts).is_err());
-        empty.contains_key(&view.claim.name) && !kept
-    };
     let opens = |view: &'a ClaimView| Some((&view.claim.name, opens_at(input, view)?));
     let opening: BTreeMap<_, Timestamp> = input.claims.iter().filter_map(opens).collect();
-    let closed = |view: &&ClaimView| opening.contains_key(&view.claim.name) || goes(view);
+    let closed = |view: &&ClaimView| opening.contains_key(&view.claim.name) || goes_empty(input, view, empty);
     world.close(input.claims.iter().filter(closed).filter_map(node_name));
     // Nothing else tells when they take pods again.
     if let Some(at) = opening.into_values().max().filter(|_| !nodes.is_empty()) {
         look_again(plan, at);
     }
-    let free = places(&nodes, |used| used.is_free(input.now));
+    let has_budget = |used: &UsedNode<'_>| budget_of(budgets, used).is_ok();
+    let free = places(&nodes, |used| used.is_free(input.now) && has_budget(used));
+    let closed = places(&nodes, |used| used.is_free(input.now) && !has_budget(used));
     let totals = PoolTotals::of(input);
     let allowed: BTreeMap<&str, usize> = input
         .pools
@@ -88,12 +87,8 @@ pub(crate) fn consolidate<'a>(
     if looked_at.len() < free.len() {
         look_again(plan, next_turn(input.now));
     }
-    let (found, alone, end) = Search::new(looked_at.len(), |set: &[usize]| {
-        let set: Vec<usize> = set.iter().filter_map(|index| looked_at.get(*index)).copied().collect();
-        tried(&judge, world, &set)
-    })
-    .run();
-    let mut moves: Vec<Move> = found.moves.iter().filter_map(|one| judge.carried_out(one)).collect();
+    let (found, alone, end) = search(&judge, world, &looked_at);
+    let moves: Vec<Move> = found.moves.iter().filter_map(|one| judge.carried_out(one)).collect();
     // Of kept nodes it is told only where they would go.
     for (index, used) in nodes.iter().enumerate().filter(|(_, used)| used.kept.is_some()).take(KEPT_TRIED) {
         if let Some(kept) = &used.kept
@@ -106,7 +101,9 @@ pub(crate) fn consolidate<'a>(
     // A node that could go alone stays marked while another set is better, so that its wait isn't begun again.
     let alone_too = looked_at.iter().zip(&alone).filter(|(_, proposal)| !proposal.moves.is_empty());
     let (young, young_untried) = young(&judge, world);
-    let could_go = alone_too.map(|(index, _)| *index).chain(going.iter().copied()).chain(young).collect();
+    let held_back = closed_by_budgets(&judge, (world, budgets), &closed, (plan, report));
+    let could_go = alone_too.map(|(index, _)| *index).chain(going.iter().copied()).chain(young);
+    let could_go = could_go.chain(held_back).collect();
     let refused = alone.into_iter().flat_map(|proposal| proposal.refused);
     let refused = refused.flat_map(|(of, reason)| of.into_iter().map(move |at| (at, reason.clone())));
     for (index, reason) in refused.filter(|(index, _)| !going.contains(index)) {
@@ -115,24 +112,93 @@ pub(crate) fn consolidate<'a>(
         }
     }
     tell_waits(input, &nodes, &could_go, (plan, report));
+    let (begun, waits) = begin_all(&judge, moves, (world, budgets), (plan, report));
+    if waits {
+        // The best set may have a node to which pods come all the time: others don't wait for it for ever.
+        let patient = |index: &&usize| {
+            !begun.contains(*index) && nodes.get(**index).is_some_and(|used| used.is_patient(input.now))
+        };
+        let patient: Vec<usize> = looked_at.iter().filter(patient).copied().collect();
+        let (found, _, _) = search(&judge, world, &patient);
+        let moves = found.moves.iter().filter_map(|one| judge.carried_out(one)).collect();
+        begin_all(&judge, moves, (world, budgets), (plan, report));
+    }
+    let untried = |index: &usize| end == SearchEnd::OutOfTrials || !looked_at.contains(index);
+    let untried = free.iter().filter(|index| untried(index)).copied().chain(young_untried).chain(closed);
+    marks(input, &nodes, &could_go, &untried.collect())
+}
+
+/// The best moves of these nodes, those of each alone, and whether all was tried that should be.
+fn search(
+    judge: &Judge<'_, '_>,
+    world: &mut SpareCapacity<'_>,
+    of: &[usize],
+) -> (Proposal, Vec<Proposal>, SearchEnd) {
+    Search::new(of.len(), |set: &[usize]| {
+        let set: Vec<usize> = set.iter().filter_map(|index| of.get(*index)).copied().collect();
+        tried(judge, world, &set)
+    })
+    .run()
+}
+
+/// What lets the node go now, or why nothing does.
+fn budget_of(budgets: &BudgetLedger<'_>, used: &UsedNode<'_>) -> Result<Allowance, NotDisrupted> {
+    budgets.check_all(std::iter::once((used.pool, used.view)))
+}
+
+/// Begins the moves whose time has come. Returns the nodes of those, and whether others wait for a node.
+fn begin_all<'a>(
+    judge: &Judge<'_, 'a>,
+    mut moves: Vec<Move>,
+    (world, budgets): (&mut SpareCapacity<'_>, &mut BudgetLedger<'a>),
+    (plan, report): (&mut DisruptionPlan, &mut DisruptionReport),
+) -> (BTreeSet<usize>, bool) {
+    let (mut begun, mut waits) = (BTreeSet::new(), false);
     // What saves most is begun first. Pods' rules about their neighbours may hold for all moves together only, so each is
     // planned again alone, and none with such pods is begun while others of them are on their way to new nodes.
     moves.sort_by(|a, b| (b.saves, &a.nodes).cmp(&(a.saves, &b.nodes)));
     for one in moves {
-        let has_rules = one.nodes.iter().filter_map(|at| nodes.get(*at)).any(UsedNode::has_rules);
+        let has_rules = one.nodes.iter().filter_map(|at| judge.nodes.get(*at)).any(UsedNode::has_rules);
         let on_their_way = world.awaits_nodes()
             || plan.commands.iter().any(|command| !command.replacement.claims.is_empty());
         let alone = if has_rules {
-            (!on_their_way).then(|| move_alone(&judge, world, &one.nodes)).flatten()
+            (!on_their_way).then(|| move_alone(judge, world, &one.nodes)).flatten()
         } else {
             Some(one)
         };
         let Some(one) = alone else { continue };
-        begin(input, &nodes, one, (world, budgets), (plan, report));
+        let of = one.nodes.clone();
+        match begin(judge, one, (world, budgets), (plan, report)) {
+            MoveBegin::Begun => begun.extend(of),
+            MoveBegin::Waits => waits = true,
+            MoveBegin::Refused => {}
+        }
     }
-    let untried = |index: &usize| end == SearchEnd::OutOfTrials || !looked_at.contains(index);
-    let untried = free.iter().filter(|index| untried(index)).copied().chain(young_untried).collect();
-    marks(input, &nodes, &could_go, &untried)
+    (begun, waits)
+}
+
+/// Tells of nodes that no budget of their pools lets go, and whose time has come, and returns all of them that could go
+/// alone: their wait isn't begun again when a budget does.
+fn closed_by_budgets(
+    judge: &Judge<'_, '_>,
+    (world, budgets): (&mut SpareCapacity<'_>, &BudgetLedger<'_>),
+    closed: &[usize],
+    (plan, report): (&mut DisruptionPlan, &mut DisruptionReport),
+) -> Vec<usize> {
+    let goes = |index: &usize| tried(judge, world, &[*index]).is_some_and(|found| !found.moves.is_empty());
+    let goes: Vec<usize> = closed.iter().copied().take(CLOSED_TRIED).filter(goes).collect();
+    for used in goes.iter().filter_map(|index| judge.nodes.get(*index)) {
+        if let (Err(refused), true) = (budget_of(budgets, used), used.is_ripe(judge.input.now)) {
+            refuse(judge.input, used.view, refused, plan, report);
+        }
+    }
+    goes
+}
+
+/// Whether a node is empty and about to go: nothing keeps it.
+fn goes_empty(input: &DisruptionInput, view: &ClaimView, empty: &WantedMarks) -> bool {
+    let (Some(mark), Some(node)) = (empty.get(&view.claim.name), &view.node) else { return false };
+    held(input, node, PodsWord::Counts).is_ok() && emptiness::too_young(input, view, mark.since).is_none()
 }
 
 /// The places of such nodes.
@@ -230,7 +296,9 @@ fn tell_waits(
 }
 
 /// The marks of nodes that could go. A node that wasn't tried keeps its own, and so does one that rests after a consolidation
-/// that was undone: without its mark it would be tried again at once.
+/// that was undone: without its mark it would be tried again at once. A node that something keeps wasn't tried with others:
+/// it keeps its own for the same pods, so that its wait isn't begun again when a PodDisruptionBudget allows an eviction.
+/// The peer's condition `Consolidatable` stays, too.
 fn marks(
     input: &DisruptionInput,
     nodes: &[UsedNode<'_>],
@@ -241,26 +309,33 @@ fn marks(
         could_go.contains(&index)
             || (untried.contains(&index) && used.view.claim.consolidatable.is_some())
             || used.undone(input.now).is_some()
+            || (used.kept.is_some() && used.view.claim.consolidatable.as_ref() == Some(&used.mark(input.now)))
     };
     let marked = nodes.iter().enumerate().filter(|(index, used)| is_marked(*index, used));
     marked.map(|(_, used)| (used.view.claim.name.clone(), used.mark(input.now))).collect()
 }
 
+/// Whether a move is begun.
+enum MoveBegin {
+    Begun,
+    /// The time of one of its nodes hasn't come.
+    Waits,
+    Refused,
+}
+
 /// Begins a move whose nodes' time has come.
 fn begin<'a>(
-    input: &'a DisruptionInput,
-    nodes: &[UsedNode<'a>],
+    judge: &Judge<'_, 'a>,
     one: Move,
     (world, budgets): (&mut SpareCapacity<'_>, &mut BudgetLedger<'a>),
     (plan, report): (&mut DisruptionPlan, &mut DisruptionReport),
-) {
+) -> MoveBegin {
+    let (input, nodes) = (judge.input, judge.nodes);
     let (of, going, pods) = parts(nodes, &one.nodes);
-    let times = of.iter().map(|used| used.goes_at(used.mark(input.now).since));
-    let goes_at = times.max().unwrap_or(input.now);
-    let fresh = of.iter().any(|used| used.view.claim.consolidatable.as_ref() != Some(&used.mark(input.now)));
-    if fresh || input.now < goes_at {
-        look_again(plan, goes_at);
-        return;
+    if !of.iter().all(|used| used.is_ripe(input.now)) {
+        let times = of.iter().map(|used| used.goes_at(used.mark(input.now).since));
+        look_again(plan, times.max().unwrap_or(input.now));
+        return MoveBegin::Waits;
     }
     let budget = match budgets.check_all(of.iter().map(|used| (used.pool, used.view))) {
         Ok(budget) => budget,
@@ -268,10 +343,10 @@ fn begin<'a>(
             for used in &of {
                 refuse(input, used.view, refused.clone(), plan, report);
             }
-            return;
+            return MoveBegin::Refused;
         }
     };
-    let (Some(id), Some(first)) = (command_id(input, &of), of.first()) else { return };
+    let (Some(id), Some(first)) = (command_id(input, &of), of.first()) else { return MoveBegin::Refused };
     world.commit(&going, &one.plan, &pods);
     of.iter().for_each(|used| budgets.take(used.view));
     plan.commands.push(NewCommand {
@@ -279,10 +354,12 @@ fn begin<'a>(
         pool: first.pool.name.clone(),
         reason: RemovalReason::Underutilized,
         candidates: of.iter().map(|used| used.view.claim.name.clone()).collect(),
+        unplanned: 0,
         replacement: one.plan,
         saves: Some(one.saves),
         budget,
     });
+    MoveBegin::Begun
 }
 
 /// The command's id: of the claims and their revisions, so that one look makes the same command twice.

@@ -19,7 +19,9 @@ use super::rest;
 use super::size;
 use crate::disruption::input::DisruptionInput;
 use crate::disruption::output::RefusalReason;
-use crate::provision::{AskReason, Placement, PlannedClaim, PoolInput, ProvisionPlan, UsableOffering};
+use crate::provision::{
+    AskReason, DearSpot, Placement, PlannedClaim, PoolInput, ProvisionPlan, UsableOffering, bought,
+};
 
 /// A single spot node is replaced by spot only with so many cheaper types: fewer, and the next interruption is near.
 const SPOT_TYPES: usize = 15;
@@ -60,10 +62,12 @@ struct Quote<'c> {
 }
 
 impl<'c> Quote<'c> {
-    /// Of the first way that is offered: a spot launch that fails mustn't end on demand, dearer. Probes are no offers.
+    /// Of the way that a launch would buy first: a spot launch that fails mustn't end on demand, dearer. Probes are no
+    /// offers.
     fn of(claim: &'c PlannedClaim) -> Option<Self> {
         let known = |one: &&UsableOffering| one.asked == AskReason::Available && one.price.is_some();
-        let kind = claim.offerings.iter().filter(known).map(|one| one.capacity_type).min()?;
+        let kind =
+            bought(claim.offerings.iter().filter(known), DearSpot::of(&claim.requirements))?.capacity_type;
         let (mut cheapest, mut dearest) = (u64::MAX, Vec::<(&InstanceType, u64)>::new());
         for one in claim.offerings.iter().filter(known).filter(|one| one.capacity_type == kind) {
             let price = one.price.map_or(u64::MAX, UsdPerHour::nanos);
@@ -161,22 +165,26 @@ impl<'a> Judge<'_, 'a> {
             return Err(None);
         }
         let now = self.price(nodes);
-        let quotes = self.quotes(nodes, &plan.claims)?;
+        let quotes = quotes(&plan.claims).ok_or(None)?;
         let planned = quotes.iter().map(|quote| quote.cheapest).fold(0, u64::saturating_add);
         let saves = UsdPerHour::from_nanos(now.nanos().saturating_sub(planned));
         if saves < self.least(nodes, now) || (now.nanos() <= planned && !quotes.is_empty()) {
             return Err(self.too_little(nodes, saves, now));
         }
+        let closed = self.is_spot_to_spot(nodes, &quotes) && self.input.spot_to_spot == FeatureGate::Disabled;
         for quote in &quotes {
-            let types = self.types(nodes, quote, (planned, now))?;
+            let types = self.types(nodes, quote, (planned, now));
+            // Where no type is cheaper, the open gate would change nothing.
+            if closed && types != Err(None) {
+                return Err(Some(RefusalReason::SpotToSpotDisabled));
+            }
+            let types = types?;
             let asks = quote.claim.requirements.iter().any(|asked| asked.min_values().is_some());
             if asks && self.restricted(nodes, quote, types).is_none() {
                 return Err(Some(RefusalReason::MinValuesUnmet { pool: quote.claim.pool.clone() }));
             }
         }
-        if !self.totals.approve(self.all(nodes), saves, now) {
-            return Err(Some(RefusalReason::Unbalanced));
-        }
+        self.totals.approve(self.all(nodes), saves, now).map_err(Some)?;
         Ok(Move { nodes: nodes.to_vec(), plan, saves })
     }
 
@@ -188,7 +196,7 @@ impl<'a> Judge<'_, 'a> {
     /// A move whose claims are of those types alone that make it cheaper, whatever EC2 gives; `None` where these haven't
     /// the values that their pool's `minValues` ask for.
     pub(crate) fn carried_out(&self, one: &Move) -> Option<Move> {
-        let quotes = self.quotes(&one.nodes, &one.plan.claims).ok()?;
+        let quotes = quotes(&one.plan.claims)?;
         let planned = quotes.iter().map(|quote| quote.cheapest).fold(0, u64::saturating_add);
         let money = (planned, self.price(&one.nodes));
         let claims = quotes.iter().map(|quote| {
@@ -236,8 +244,10 @@ impl<'a> Judge<'_, 'a> {
         let hundredths = u128::from(saves.nanos()).saturating_mul(10_000).checked_div(now.nanos().into())?;
         (saves > UsdPerHour::ZERO).then(|| RefusalReason::SavesTooLittle {
             pool: used.pool.name.clone(),
+            saves,
             hundredths: u64::try_from(hundredths).unwrap_or(u64::MAX),
             least: used.terms.savings,
+            currency: self.input.currency,
         })
     }
 
@@ -245,17 +255,9 @@ impl<'a> Judge<'_, 'a> {
         self.all(nodes).all(|used| used.capacity_type == CapacityType::Spot)
     }
 
-    fn quotes<'c>(
-        &self,
-        nodes: &[usize],
-        claims: &'c [PlannedClaim],
-    ) -> Result<Vec<Quote<'c>>, Option<RefusalReason>> {
-        let quotes: Vec<Quote<'c>> = claims.iter().map(Quote::of).collect::<Option<_>>().ok_or(None)?;
-        let offers_spot = quotes.iter().any(|quote| quote.kind == CapacityType::Spot);
-        if offers_spot && self.is_all_spot(nodes) && self.input.spot_to_spot == FeatureGate::Disabled {
-            return Err(Some(RefusalReason::SpotToSpotDisabled));
-        }
-        Ok(quotes)
+    /// Whether spot nodes alone are replaced, by spot.
+    fn is_spot_to_spot(&self, nodes: &[usize], quotes: &[Quote<'_>]) -> bool {
+        self.is_all_spot(nodes) && quotes.iter().any(|quote| quote.kind == CapacityType::Spot)
     }
 
     /// The types whose dearest offering the claim's share of the money pays for, cheapest first.
@@ -320,6 +322,11 @@ impl<'a> Judge<'_, 'a> {
     fn pool(&self, claim: &PlannedClaim) -> Option<&'a PoolInput> {
         self.input.world.pools.iter().find(|pool| pool.pool.name == claim.pool)
     }
+}
+
+/// What each claim costs; `None` if one can't be bought or has no price.
+fn quotes(claims: &[PlannedClaim]) -> Option<Vec<Quote<'_>>> {
+    claims.iter().map(Quote::of).collect()
 }
 
 fn share_of(slack: u64, own: u64, all: u64) -> u64 {

@@ -10,12 +10,13 @@ use tenon_domain::api::PodShape;
 use tenon_domain::api::pod::NodeInclusionPolicy;
 use tenon_domain::labels;
 use tenon_domain::requirement::Requirements;
-use tenon_domain::taint::{Taint, tolerates_forbidding};
+use tenon_domain::taint::{Taint, Toleration, tolerates_forbidding};
 
 use super::super::Scope;
 use super::super::input::ProvisionInput;
 use super::super::needs::{Alternative, PodGroup};
 use super::super::shared::Shared;
+use super::super::volumes::shared_claims;
 use super::super::ways::Ways;
 use super::deal::Pin;
 use super::neighbours::FirstOfItsKind;
@@ -40,11 +41,13 @@ struct DealtTo {
     domain: Arc<str>,
     /// What they ask of their node: a spread may count only some nodes.
     asked: Arc<Ways>,
+    /// The taints of the nodes that they may come to, by kind of node; none where nobody knows.
+    taints: Vec<Vec<Taint>>,
     pods: u32,
 }
 
-/// Pods that were dealt, by domain and by the number of what they ask of their node.
-type DealtPods = BTreeMap<(Arc<str>, usize), DealtTo>;
+/// Pods that were dealt, by domain, by the number of what they ask of their node and by what they tolerate.
+type DealtPods = BTreeMap<(Arc<str>, usize, Vec<Toleration>), DealtTo>;
 
 /// A node, as far as rules ask.
 #[derive(Clone)]
@@ -101,6 +104,8 @@ pub(crate) struct Census<'a> {
     there: Counts,
     /// By key and selector, the pods that the plan has dealt, by domain and by what they ask of their node.
     dealt: BTreeMap<(Arc<str>, SelectorId), DealtPods>,
+    /// By key and selector, the pods that the plan has dealt to several domains, in each of which they may be.
+    perhaps: Counts,
     /// By key and selector, the pods of a domain that keep such pods out.
     keeping_out: Counts,
     /// By key and selector, the least skew that a dealt pod of the domain asks for.
@@ -112,6 +117,7 @@ pub(crate) struct Census<'a> {
 /// The selectors of all rules that a plan must know: those of the waiting pods, and of the anti-affinity of pods on
 /// nodes.
 pub(crate) fn selectors(input: &ProvisionInput, scope: &Scope<'_>) -> Selectors {
+    let shared = shared_claims(input, scope);
     let mut found: BTreeSet<PodSelector> = BTreeSet::new();
     let mut seen: BTreeSet<*const PodShape> = BTreeSet::new();
     let pending = scope.pods.iter().map(|pod| &pod.shape);
@@ -119,13 +125,13 @@ pub(crate) fn selectors(input: &ProvisionInput, scope: &Scope<'_>) -> Selectors 
     let residents = residents.filter(|shape| !shape.required_pod_anti_affinity.is_empty());
     for shape in pending.chain(residents) {
         if seen.insert(Arc::as_ptr(shape)) {
-            Rules::of(shape, input, |selector| {
+            Rules::of(shape, input, &shared, |selector| {
                 found.insert(selector);
                 0
             });
         }
     }
-    Selectors::of(found)
+    Selectors::of(found, shared)
 }
 
 /// The residents of all nodes, by node and then by pod.
@@ -143,7 +149,7 @@ pub(crate) fn residents(
             let keeps_out = match shape.required_pod_anti_affinity.as_slice() {
                 [] => Vec::new(),
                 _ => {
-                    let all = Rules::of(shape, input, |selector| selectors.id(&selector));
+                    let all = Rules::of(shape, input, &selectors.shared, |selector| selectors.id(&selector));
                     let apart = all.hard.into_iter().filter(|rule| rule.kind == RuleKind::Apart);
                     apart.map(|rule| (rule.key, rule.selector)).collect()
                 }
@@ -163,6 +169,7 @@ impl<'a> Census<'a> {
             opened: BTreeSet::new(),
             there: BTreeMap::new(),
             dealt: BTreeMap::new(),
+            perhaps: BTreeMap::new(),
             keeping_out: BTreeMap::new(),
             skews: BTreeMap::new(),
             present: BTreeSet::new(),
@@ -220,6 +227,11 @@ impl<'a> Census<'a> {
         self.skews.keys().filter(move |(of, _)| **of == *key).map(|(_, selector)| *selector)
     }
 
+    /// The same over any label.
+    pub(crate) fn skewed_anywhere(&self) -> impl Iterator<Item = SelectorId> {
+        self.skews.keys().map(|(_, selector)| *selector)
+    }
+
     /// Whether pods that a selector matches are kept out of a domain.
     pub(crate) fn keeps_out(&self, key: &Arc<str>, selector: SelectorId, domain: &str) -> bool {
         count(&self.keeping_out, key, selector, domain) > 0
@@ -229,6 +241,16 @@ impl<'a> Census<'a> {
     pub(crate) fn first_of(&self, group: &PodGroup<'_>) -> FirstOfItsKind {
         let some = group.node_rules.with.iter().any(|selector| self.present.contains(selector));
         if some { FirstOfItsKind::No } else { FirstOfItsKind::Yes }
+    }
+
+    /// Whether some pod that a selector matches is anywhere, on a node or in the plan.
+    pub(crate) fn is_present(&self, selector: SelectorId) -> bool {
+        self.present.contains(&selector)
+    }
+
+    /// Whether any node has a label.
+    pub(crate) fn has_label(&self, key: &str) -> bool {
+        self.nodes.iter().any(|node| node.labels.contains_key(key))
     }
 
     /// Pods that these selectors match are somewhere now.
@@ -246,8 +268,18 @@ impl<'a> Census<'a> {
         counts
     }
 
-    /// The same for a spread of a group: only nodes that count, and every domain that such a node is in. kube-scheduler
-    /// counts a node only if it has the labels of all required spreads of the pod.
+    /// The same with those that may come to other domains instead.
+    pub(crate) fn most_counts(&self, key: &Arc<str>, selector: SelectorId) -> DomainCounts {
+        let mut counts = self.counts(key, selector);
+        for (domain, pods) in self.perhaps.get(&(Arc::clone(key), selector)).into_iter().flatten() {
+            let count = counts.entry(Arc::clone(domain)).or_insert(0);
+            *count = count.saturating_add(*pods);
+        }
+        counts
+    }
+
+    /// The same as a spread of a group counts: only nodes that count, and every domain that such a node is in.
+    /// kube-scheduler counts a node only if it has the labels of all required spreads of the pod.
     pub(crate) fn spread_counts(
         &self,
         rule: &PodRule,
@@ -259,7 +291,11 @@ impl<'a> Census<'a> {
             let common = |other: &Alternative| {
                 group.counted.iter().any(|one| one.asked.intersects(&other.asked).is_ok())
             };
-            terms.affinity == NodeInclusionPolicy::Ignore || to.asked.iter().any(common)
+            let tolerates = |taints: &Vec<Taint>| tolerates_forbidding(taints, group.tolerations).is_ok();
+            (terms.affinity == NodeInclusionPolicy::Ignore || to.asked.iter().any(common))
+                && (terms.taints == NodeInclusionPolicy::Ignore
+                    || to.taints.is_empty()
+                    || to.taints.iter().any(tolerates))
         };
         let dealt = self.dealt.get(&(Arc::clone(&rule.key), rule.selector));
         for to in dealt.into_iter().flat_map(BTreeMap::values).filter(|to| meets(to)) {
@@ -310,45 +346,69 @@ impl<'a> Census<'a> {
         self.skews.get(&(Arc::clone(key), selector))?.get(domain).copied()
     }
 
-    /// Pods of a group were dealt to a domain, after others of these pins.
-    pub(crate) fn deal(&mut self, group: &PodGroup<'_>, pins: &[Pin], asked: &Arc<Ways>, pods: u32) {
-        let Some(Pin { key, value: Some(domain) }) = pins.last() else { return };
-        for selector in group.is.iter() {
-            let dealt = self.dealt.entry((Arc::clone(key), *selector)).or_default();
-            let to = dealt.entry((Arc::clone(domain), asked.id)).or_insert_with(|| DealtTo {
-                domain: Arc::clone(domain),
-                asked: Arc::clone(asked),
-                pods: 0,
-            });
-            to.pods += pods;
+    /// Pods of a group were dealt to domains, after others of these pins. There they ask for such nodes, and these have
+    /// such taints.
+    pub(crate) fn deal(
+        &mut self,
+        group: &PodGroup<'_>,
+        pins: &[Pin],
+        (asked, taints): (&Arc<Ways>, &[Vec<Taint>]),
+        pods: u32,
+    ) {
+        let Some(Pin { key, values }) = pins.last() else { return };
+        if let [domain] = values.as_slice() {
+            for selector in group.is.iter() {
+                let dealt = self.dealt.entry((Arc::clone(key), *selector)).or_default();
+                let of = (Arc::clone(domain), asked.id, group.tolerations.to_vec());
+                let to = dealt.entry(of).or_insert_with(|| DealtTo {
+                    domain: Arc::clone(domain),
+                    asked: Arc::clone(asked),
+                    taints: taints.to_vec(),
+                    pods: 0,
+                });
+                to.pods += pods;
+            }
+        } else {
+            let each = group.is.iter().flat_map(|selector| values.iter().map(move |to| (*selector, to)));
+            each.for_each(|(selector, domain)| add(&mut self.perhaps, key, selector, domain, pods));
         }
         for rule in group.rules.iter().filter(|rule| rule.key == *key && rule.force == Force::Required) {
-            match rule.kind {
-                RuleKind::Apart => add(&mut self.keeping_out, key, rule.selector, domain, pods),
-                RuleKind::With => {}
-                RuleKind::Spread(terms) => {
-                    let domains = self.skews.entry((Arc::clone(key), rule.selector)).or_default();
-                    let least = domains.entry(domain.clone()).or_insert(terms.max_skew);
-                    *least = (*least).min(terms.max_skew);
+            for domain in values {
+                match rule.kind {
+                    RuleKind::Apart => add(&mut self.keeping_out, key, rule.selector, domain, pods),
+                    RuleKind::With => {}
+                    RuleKind::Spread(terms) => {
+                        let domains = self.skews.entry((Arc::clone(key), rule.selector)).or_default();
+                        let least = domains.entry(Arc::clone(domain)).or_insert(terms.max_skew);
+                        *least = (*least).min(terms.max_skew);
+                    }
                 }
             }
         }
     }
 
-    /// Dealt pods found no place in the domain after all.
+    /// Dealt pods found no place in the domains after all.
     pub(crate) fn take_back(&mut self, group: &PodGroup<'_>, pins: &[Pin], asked: &Arc<Ways>, pods: u32) {
-        let Some(Pin { key, value: Some(domain) }) = pins.last() else { return };
-        for selector in group.is.iter() {
-            let dealt = self.dealt.get_mut(&(Arc::clone(key), *selector));
-            if let Some(to) = dealt.and_then(|dealt| dealt.get_mut(&(Arc::clone(domain), asked.id))) {
-                to.pods = to.pods.saturating_sub(pods);
+        let Some(Pin { key, values }) = pins.last() else { return };
+        if let [domain] = values.as_slice() {
+            for selector in group.is.iter() {
+                let dealt = self.dealt.get_mut(&(Arc::clone(key), *selector));
+                let of = (Arc::clone(domain), asked.id, group.tolerations.to_vec());
+                if let Some(to) = dealt.and_then(|dealt| dealt.get_mut(&of)) {
+                    to.pods = to.pods.saturating_sub(pods);
+                }
             }
+        } else {
+            let each = group.is.iter().flat_map(|selector| values.iter().map(move |to| (*selector, to)));
+            each.for_each(|(selector, domain)| take(&mut self.perhaps, key, selector, domain, pods));
         }
         let apart = |rule: &&PodRule| {
             rule.key == *key && rule.kind == RuleKind::Apart && rule.force == Force::Required
         };
         for rule in group.rules.iter().filter(apart) {
-            take(&mut self.keeping_out, key, rule.selector, domain, pods);
+            for domain in values {
+                take(&mut self.keeping_out, key, rule.selector, domain, pods);
+            }
         }
     }
 }

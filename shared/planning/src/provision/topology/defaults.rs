@@ -62,5 +62,6 @@ fn selector(shape: &PodShape, defaults: &DefaultSpread) -> Option<PodSelector> {
         namespaces: Some(BTreeSet::from([shape.namespace.clone()])),
         labels: Some(LabelSelector { requirements }),
         controller,
+        claim: None,
     })
 }

@@ -4,9 +4,12 @@
 //! (`deal`); a rule about single nodes is kept while nodes are filled (`neighbours`).
 
 pub(crate) mod census;
+mod clusters;
 pub(crate) mod deal;
 mod defaults;
 mod keys;
 pub(crate) mod neighbours;
+mod repelling;
 pub(crate) mod rules;
 pub(crate) mod selectors;
+mod table;

@@ -1,7 +1,8 @@
 //! A pod's rules about its neighbours: topology spread, pod affinity and anti-affinity, hard ones and preferred ones.
 //!
-//! Decides which rules a pod has, and in which order it gives up preferences: preferred pod affinity, preferred pod
-//! anti-affinity, preferred node affinity, then spread with `ScheduleAnyway`, of each the heaviest first.
+//! Decides which rules a pod has, those of claims that it shares among them, and in which order it gives up preferences: the
+//! node of pods with the same claim, preferred pod affinity, preferred pod anti-affinity, preferred node affinity, then
+//! spread with `ScheduleAnyway`, of each the heaviest first.
 //!
 //! Source of the order: kubernetes-sigs/karpenter `pkg/controllers/provisioning/scheduling/preferences.go`.
 
@@ -11,15 +12,16 @@ use std::sync::Arc;
 
 use tenon_domain::api::PodShape;
 use tenon_domain::api::pod::{
-    LabelSelector, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, TopologySpreadConstraint,
-    WhenUnsatisfiable,
+    LabelSelector, NodeInclusionPolicy, NodeSelectorTerm, PodAffinityTerm, PodVolume,
+    TopologySpreadConstraint, WhenUnsatisfiable,
 };
+use tenon_domain::labels;
 use tenon_domain::requirement::Requirement;
 
 use super::super::input::ProvisionInput;
 use super::census::is_of_nodes;
 use super::defaults::default_constraints;
-use super::selectors::{PodSelector, SelectorId};
+use super::selectors::{ClaimNames, PodSelector, SelectorId};
 
 /// A rule about the pods of the same domain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +95,8 @@ pub(crate) struct Rules {
     pub(crate) hard: Vec<PodRule>,
     /// What it prefers, in the order of giving up.
     pub(crate) soft: Vec<Wish>,
+    /// Of the selectors, those of claims that it shares.
+    pub(crate) of_claims: BTreeSet<SelectorId>,
 }
 
 /// The labels of namespaces, by name.
@@ -103,10 +107,12 @@ impl Rules {
     pub(crate) fn of(
         shape: &PodShape,
         input: &ProvisionInput,
+        shared: &ClaimNames,
         mut id: impl FnMut(PodSelector) -> SelectorId,
     ) -> Self {
         let namespaces = &input.namespaces;
         let mut rules = Self::default();
+        rules.share_claims(shape, shared, &mut id);
         let mut term = |term: &PodAffinityTerm, kind, force| PodRule {
             key: key_of(&term.topology_key),
             selector: id(selector_of(term, shape, namespaces)),
@@ -144,6 +150,26 @@ impl Rules {
         rules.hard.sort();
         rules.hard.dedup();
         rules
+    }
+
+    /// The volume of a claim that isn't bound comes to the zone of its first pod, and there it is attached to one node.
+    /// kube-scheduler keeps later pods to the zone alone.
+    fn share_claims(
+        &mut self,
+        shape: &PodShape,
+        shared: &ClaimNames,
+        id: &mut impl FnMut(PodSelector) -> SelectorId,
+    ) {
+        if shared.is_empty() {
+            return;
+        }
+        for selector in shared_by(shape, shared) {
+            let selector = id(selector);
+            let with = |key: &str, force| PodRule { key: key_of(key), selector, kind: RuleKind::With, force };
+            self.hard.push(with(labels::ZONE, Force::Required));
+            self.soft.push(Wish::Rule(with(labels::HOSTNAME, Force::Preferred)));
+            self.of_claims.insert(selector);
+        }
     }
 
     /// The labels of all rules.
@@ -185,6 +211,23 @@ impl Rules {
     }
 }
 
+/// The pods of each claim that a pod shares.
+fn shared_by(shape: &PodShape, shared: &ClaimNames) -> Vec<PodSelector> {
+    let is_shared = |name: &String| shared.contains(&(shape.namespace.clone(), name.clone()));
+    let claims = shape.volumes.iter().filter_map(|volume| match volume {
+        PodVolume::Claim(name) if is_shared(name) => Some(name),
+        PodVolume::Claim(_) | PodVolume::Ephemeral { .. } => None,
+    });
+    let claims: BTreeSet<&String> = claims.collect();
+    let of = |claim: &String| PodSelector {
+        namespaces: Some(BTreeSet::from([shape.namespace.clone()])),
+        labels: Some(LabelSelector { requirements: Vec::new() }),
+        controller: None,
+        claim: Some(claim.clone()),
+    };
+    claims.into_iter().map(of).collect()
+}
+
 fn heaviest_first<T>(weighted: &[(i32, T)]) -> Vec<&T> {
     let mut sorted: Vec<&(i32, T)> = weighted.iter().collect();
     sorted.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
@@ -203,6 +246,7 @@ fn all_of(terms: &[PodAffinityTerm], shape: &PodShape, namespaces: &Namespaces) 
             sorted(one)
         }),
         controller: None,
+        claim: None,
     };
     terms.iter().map(|term| selector_of(term, shape, namespaces)).reduce(both)
 }
@@ -214,14 +258,14 @@ fn selector_of(term: &PodAffinityTerm, shape: &PodShape, namespaces: &Namespaces
         (None, false) => term.namespaces.iter().cloned().collect(),
         (Some(selector), _) if selector.requirements.is_empty() => {
             let labels = with_keys(term, shape);
-            return PodSelector { namespaces: None, labels, controller: None };
+            return PodSelector { namespaces: None, labels, controller: None, claim: None };
         }
         (Some(selector), _) => {
             let selected = namespaces.iter().filter(|(_, labels)| selector.matches(labels));
             term.namespaces.iter().cloned().chain(selected.map(|(name, _)| name.clone())).collect()
         }
     };
-    PodSelector { namespaces: Some(named), labels: with_keys(term, shape), controller: None }
+    PodSelector { namespaces: Some(named), labels: with_keys(term, shape), controller: None, claim: None }
 }
 
 fn with_keys(term: &PodAffinityTerm, shape: &PodShape) -> Option<LabelSelector> {
@@ -242,7 +286,7 @@ fn spread_selector(constraint: &TopologySpreadConstraint, shape: &PodShape) -> P
         sorted(labels)
     });
     let namespaces = Some(BTreeSet::from([shape.namespace.clone()]));
-    PodSelector { namespaces, labels, controller: None }
+    PodSelector { namespaces, labels, controller: None, claim: None }
 }
 
 fn spread(constraint: &TopologySpreadConstraint, selector: SelectorId) -> PodRule {

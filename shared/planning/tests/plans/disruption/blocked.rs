@@ -179,22 +179,68 @@ fn a_budget_does_not_guard_what_a_drain_leaves_where_it_is() {
 }
 
 #[test]
+fn a_refusal_names_the_budget_that_allows_nothing_and_what_opens_it() {
+    let check = |nodes: &str, window: Option<(&str, &str)>, reasons: &[DisruptionReason], expected: &str| {
+        let mut budget = Budget::parse(nodes, window.map(|of| of.0), window.map(|of| of.1)).unwrap();
+        budget.reasons = reasons.iter().copied().collect();
+        let mut world = cluster(vec![drifted(0, -30, busy(0))], BudgetNodes::Count(5));
+        world.pools[0].disruption.budgets.push(budget);
+        let refused = plan(&world).1.refusals.remove(0);
+        assert_eq!(refused.reason.to_string(), expected);
+    };
+    let edit = "edit `spec.disruption.budgets`";
+    check(
+        "0",
+        None,
+        &[],
+        &format!("the budget of 0 nodes of NodePool `default` allows no disruption: {edit}"),
+    );
+    check(
+        "0%",
+        None,
+        &[DisruptionReason::Drifted],
+        &format!(
+            "the budget of 0 % of the nodes (reason `Drifted`) of NodePool `default` allows no disruption: {edit}"
+        ),
+    );
+    check(
+        "0",
+        Some(("@daily", "24h")),
+        &[],
+        &format!(
+            "the budget of 0 nodes (schedule `@daily` for 24h) of NodePool `default` allows no disruption now: wait \
+             until its time is over, or {edit}"
+        ),
+    );
+    // Waiting opens no budget that can't be understood.
+    check(
+        "1",
+        Some(("61 * * * *", "1h")),
+        &[],
+        "the budget of 1 node (schedule `61 * * * *` for 1h) of NodePool `default` allows no disruption until you \
+         correct it, because it can't be understood: Component error: Number out of bounds",
+    );
+}
+
+#[test]
 fn refusals_name_what_stands_in_the_way() {
     let pool = || NodePoolName::parse("default").unwrap();
     let pod = NamespacedName { namespace: "shop".to_owned(), name: "web".to_owned() };
     let told = |reason: RefusalReason| reason.to_string();
+    let used_up = |allowed, going| RefusalReason::BudgetExhausted {
+        pool: pool(),
+        allowed,
+        going,
+        of: None,
+        closed: None,
+    };
     assert_eq!(
-        told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 2, going: 3, of: None }),
+        told(used_up(2, 3)),
         "NodePool `default` allows 2 nodes at a time, and 3 are already being replaced or not ready"
     );
     assert_eq!(
-        told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 1, going: 1, of: None }),
+        told(used_up(1, 1)),
         "NodePool `default` allows 1 node at a time, and 1 is already being replaced or not ready"
-    );
-    assert_eq!(
-        told(RefusalReason::BudgetExhausted { pool: pool(), allowed: 0, going: 1, of: None }),
-        "the budgets of NodePool `default` allow no disruption now: wait for the end of their schedules, or edit \
-         `spec.disruption.budgets`"
     );
     assert_eq!(
         told(RefusalReason::DoNotDisrupt { pod: Some(pod.clone()), until: Some(at(0)) }),

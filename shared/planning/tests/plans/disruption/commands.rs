@@ -41,6 +41,7 @@ fn what_goes_already_or_is_not_ready_uses_up_the_budget() {
         allowed: 3,
         going: 3,
         of: Some(DisruptionReason::Drifted),
+        closed: None,
     };
     assert!(report.refusals.iter().any(|refusal| refusal.reason == exhausted), "{report:?}");
 }
@@ -173,6 +174,26 @@ fn replacements_of_one_look_stay_together_within_their_own_pools_limits() {
 }
 
 #[test]
+fn a_pool_at_its_limit_replaces_its_nodes() {
+    let check = |leaving: &str, expected: usize| {
+        let of_two = (0..2).map(|index| drifted(index, -10, busy(index))).collect();
+        let mut world = cluster(of_two, BudgetNodes::Percent(100));
+        let pool = &mut world.world.pools[0];
+        pool.pool.limits = list(&[("nodes", "2")]);
+        (pool.usage, pool.leaving) = (list(&[("nodes", "2")]), list(&[("nodes", leaving)]));
+        pool.charges = (0..2).map(|index| (node_name(index).to_string(), list(&[("nodes", "1")]))).collect();
+        let (plan, report) = plan(&world);
+        assert_eq!(plan.commands.len(), expected, "{report:?}");
+        let refused = report.refusals.iter().all(|refusal| refusal.reason.into_str() == "Unschedulable");
+        assert!(refused, "{report:?}");
+    };
+    check("0", 2);
+    // Twice the limit is the most, so that nodes that can't drain don't pile up.
+    check("1", 1);
+    check("2", 0);
+}
+
+#[test]
 fn a_replacement_that_takes_too_many_steps_is_not_tried_again_at_once() {
     let mut world = cluster(vec![drifted(0, -30, busy(0))], BudgetNodes::Percent(100));
     world.world.steps = StepBudget { max: 0 };
@@ -227,6 +248,7 @@ fn only_what_comes_back_elsewhere_needs_a_place_first() {
     assert!(!waits_for_a_place(|_, shape| shape.origin = PodOrigin::Static));
 }
 
+/// A begun command gives its node back. Karpenter, which has the same NodePools, keeps new commands only.
 #[test]
 fn a_paused_pool_begins_nothing_and_drains_nothing() {
     let ready = ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(0) };
@@ -239,21 +261,29 @@ fn a_paused_pool_begins_nothing_and_drains_nothing() {
     world.pools[0].disruption.consolidate_after = Some(SignedDuration::ZERO);
     let (running, _) = plan(&world);
     assert_eq!((running.advances.len(), running.commands.len()), (1, 2));
-    world.paused.insert(world.pools[0].name.clone(), DisruptionPause::Annotation);
-    let (paused, report) = plan(&world);
-    assert_eq!((paused.advances.len(), paused.commands.len()), (0, 0));
-    assert_eq!(refusals(&report), BTreeMap::from([("Paused", 3)]));
+    let check = |by: DisruptionPause, drains: bool| {
+        let mut world = world.clone();
+        world.paused.insert(world.pools[0].name.clone(), by);
+        let (paused, report) = plan(&world);
+        assert_eq!((paused.advances.len(), paused.commands.len()), (1, 0), "{by:?}");
+        let drained = matches!(paused.advances[0].step, CommandStep::Drain { .. });
+        assert_eq!(drained, drains, "{by:?}");
+        assert_eq!(refusals(&report), BTreeMap::from([("Paused", 2)]), "{by:?}");
+    };
+    check(DisruptionPause::Annotation, false);
+    check(DisruptionPause::Setting, false);
+    check(DisruptionPause::Karpenter, true);
 }
 
 #[test]
-fn a_command_of_several_pools_waits_for_the_pause_of_each() {
+fn the_pause_of_one_pool_ends_a_command_of_several() {
     let ready = ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(0) };
     let mut world = commanded(ready, 0, 0);
     let other = NodePoolName::parse("other").unwrap();
     world.claims[0].claim.pool = other.clone();
-    assert_eq!(plan(&world).0.advances.len(), 1);
+    assert!(matches!(plan(&world).0.advances[0].step, CommandStep::Drain { .. }));
     world.paused.insert(other, DisruptionPause::Annotation);
-    assert_eq!(plan(&world).0.advances.len(), 0);
+    assert!(matches!(plan(&world).0.advances[0].step, CommandStep::Undo { .. }));
 }
 
 /// One transaction holds 100 writes, and a command is committed in one.

@@ -1,14 +1,13 @@
 //! Consolidation: which used nodes go, what replaces them, and why others stay.
 
 use super::*;
-use tenon_domain::api::node_pool::ConsolidationPolicy;
 use tenon_domain::catalog::{Availability, InstanceTypeOption, Offering};
 use tenon_domain::claim::Consolidatable;
 use tenon_domain::id::ZoneId;
 use tenon_domain::labels;
 use tenon_domain::money::UsdPerHour;
 use tenon_domain::requirement::Requirements;
-use tenon_planning::disruption::{MovingTime, UndoCause};
+use tenon_planning::disruption::MovingTime;
 use tenon_planning::provision::{PlannedClaim, PoolInput};
 
 /// A type by its CPUs, with a price in cents an hour, on demand and spot, in one zone.
@@ -28,7 +27,7 @@ pub(super) fn machine(name: &'static str, cpu: i64, cents: u64) -> InstanceTypeO
 }
 
 /// A node: its type, how it is paid for, and the CPU of each of its pods in thousandths.
-type Given<'a> = (&'a str, CapacityType, &'a [u32]);
+pub(super) type Given<'a> = (&'a str, CapacityType, &'a [u32]);
 
 use CapacityType::{OnDemand, Spot};
 
@@ -96,7 +95,7 @@ pub(super) fn after(world: &DisruptionInput, seconds: i64) -> (DisruptionPlan, D
     plan(&world)
 }
 
-fn looked_twice(world: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
+pub(super) fn looked_twice(world: &DisruptionInput) -> (DisruptionPlan, DisruptionReport) {
     after(world, 15)
 }
 
@@ -108,7 +107,7 @@ fn types_of(claim: &PlannedClaim) -> Vec<&str> {
     claim.instance_types.iter().map(InstanceType::as_str).collect()
 }
 
-fn three() -> Vec<InstanceTypeOption> {
+pub(super) fn three() -> Vec<InstanceTypeOption> {
     vec![machine("x.large", 16, 80), machine("x.medium", 8, 40), machine("x.small", 4, 20)]
 }
 
@@ -180,7 +179,7 @@ fn what_would_save_too_little_stays_and_is_told() {
     assert_eq!((plan.commands.len(), plan.consolidatable.len()), (0, 0));
     assert_eq!(
         report.refusals[0].reason.to_string(),
-        "cheaper nodes for its pods would save 3 %, and NodePool `default` asks for 5 %: annotation \
+        "moving its pods would save 3 %, and NodePool `default` asks for 5 %: annotation \
          `tenon.dev/minimum-savings` changes that"
     );
     let with = |value: &str| {
@@ -218,14 +217,23 @@ fn an_old_enough_node_goes_and_a_young_one_waits() {
     assert_eq!((old.commands.len(), refusals(&report).len()), (1, 0));
 }
 
-/// A closed PodDisruptionBudget takes the mark of a node away that would still cost less elsewhere.
+/// What keeps a node leaves its mark, so that it goes at once when nothing keeps it any longer. Other pods end the mark.
 #[test]
-fn the_end_of_a_mark_says_what_keeps_the_node() {
+fn a_kept_node_stays_marked_and_the_end_of_its_mark_says_what_keeps_it() {
     let mut world = used(three(), &[OnDemand], &[("x.large", OnDemand, &[500])]);
     let (first, _) = plan(&world);
     assert_eq!(first.consolidatable[0].stays, None);
     world.claims[0].claim.consolidatable = first.consolidatable[0].mark.clone();
     world.claims[0].node.as_mut().unwrap().do_not_disrupt = DoNotDisrupt::Always;
+    world.now = at(60);
+    world.world.now = world.now;
+    let (kept, report) = plan(&world);
+    assert_eq!((kept.commands.len(), kept.consolidatable.len(), refusals(&report).len()), (0, 0, 1));
+    let mut free = world.clone();
+    free.claims[0].node.as_mut().unwrap().do_not_disrupt = DoNotDisrupt::No;
+    assert_eq!(plan(&free).0.commands.len(), 1);
+    let mark = world.claims[0].claim.consolidatable.as_mut().unwrap();
+    mark.pods = Some("others".to_owned());
     let (kept, _) = plan(&world);
     let [mark] = kept.consolidatable.as_slice() else { panic!("{kept:?}") };
     assert_eq!(
@@ -342,6 +350,14 @@ fn c107_spot_is_replaced_by_spot_only_where_fifteen_types_are_cheaper() {
     let (plan, _) = looked_twice(&spot_among(18));
     let [claim] = launched(&plan)[..] else { panic!("{plan:?}") };
     assert_eq!((claim.instance_types.len(), types_of(claim)[0], types_of(claim)[14]), (15, "t.s01", "t.s15"));
+
+    // The gate keeps nothing where no spot node is cheaper.
+    let (none, report) = looked_twice(&{
+        let mut alone = spot_among(0);
+        alone.spot_to_spot = FeatureGate::Disabled;
+        alone
+    });
+    assert_eq!((none.commands.len(), refusals(&report)), (0, BTreeMap::new()));
 
     // More types are kept where `minValues` asks for them.
     let mut asking = spot_among(18);
@@ -468,77 +484,4 @@ fn c112_what_must_stay_stays_and_a_grace_period_changes_nothing() {
         });
     };
     check(&guarded, 0, &[("BlockedByPdb", 1)]);
-}
-
-#[test]
-fn the_budget_bounds_what_goes_at_once_and_what_is_merged() {
-    let nodes: Vec<Given<'_>> = vec![("x.large", OnDemand, &[1000]); 10];
-    let with = |budget: BudgetNodes| {
-        let mut world = used(three(), &[OnDemand], &nodes);
-        change(&mut world, |pool| pool.disruption.budgets = vec![Budget::always(budget)]);
-        let (plan, report) = looked_twice(&world);
-        (candidates(&plan).len(), refusals(&report).contains_key("BudgetExhausted"))
-    };
-    assert_eq!(with(BudgetNodes::Count(0)), (0, true));
-    assert_eq!(with(BudgetNodes::Count(1)), (1, true));
-    assert_eq!(with(BudgetNodes::Percent(30)), (3, true));
-    assert!(!with(BudgetNodes::Percent(100)).1);
-}
-
-#[test]
-fn a_pool_that_only_removes_empty_nodes_keeps_used_ones() {
-    let mut world = used(three(), &[OnDemand], &[("x.large", OnDemand, &[500])]);
-    change(&mut world, |pool| pool.disruption.consolidation_policy = ConsolidationPolicy::WhenEmpty);
-    assert!(looked_twice(&world).0.is_empty());
-}
-
-#[test]
-fn balanced_pools_weigh_the_saving_against_the_disruption() {
-    // One node in ten has a fiftieth of the pool's cost, and more pods than the others together.
-    let types = || vec![machine("x.large", 16, 1000), machine("x.small", 4, 20), machine("x.tiny", 2, 10)];
-    let mut nodes: Vec<Given<'_>> = vec![("x.large", OnDemand, &[15_000]); 9];
-    let many = [100; 15];
-    nodes.push(("x.small", OnDemand, &many));
-    let with = |policy: ConsolidationPolicy, uninitialized: usize| {
-        let mut world = used(types(), &[OnDemand], &nodes);
-        change(&mut world, |pool| pool.disruption.consolidation_policy = policy);
-        for view in world.claims.iter_mut().take(uninitialized) {
-            if let ClaimState::Initialized { instance, node, at } = view.claim.state.clone() {
-                view.claim.state = ClaimState::Registered { instance, node, at };
-            }
-        }
-        let (plan, report) = looked_twice(&world);
-        (candidates(&plan).len(), refusals(&report).get("Unbalanced").copied())
-    };
-    // The pool's cost is that of all its nodes, also of those that can't go now.
-    for uninitialized in [0, 9] {
-        assert_eq!(with(ConsolidationPolicy::WhenEmptyOrUnderutilized, uninitialized), (1, None));
-        assert_eq!(with(ConsolidationPolicy::Balanced, uninitialized), (0, Some(1)));
-    }
-}
-
-/// A consolidation that waits for its replacement.
-fn consolidating(replacement: ClaimState) -> DisruptionInput {
-    let mut world = commanded(replacement, 0, 0);
-    world.commands[0].reason = RemovalReason::Underutilized;
-    world.claims[0].claim.drift = None;
-    world
-}
-
-#[test]
-fn a_consolidation_is_undone_where_its_replacement_fails_or_its_pods_have_no_room() {
-    let failure = tenon_domain::claim::LaunchFailure { reason: "None".to_owned(), message: String::new() };
-    let (plan, _) =
-        tenon_planning::disruption::plan(&consolidating(ClaimState::LaunchFailed { at: at(0), failure }));
-    let undone = |cause| CommandStep::Undo { candidates: vec![claim_name(0)], cause };
-    assert_eq!(plan.advances[0].step, undone(UndoCause::ReplacementFailed));
-
-    let ready = || ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(0) };
-    let mut world = consolidating(ready());
-    let (plan, _) = tenon_planning::disruption::plan(&world);
-    assert_eq!(plan.advances[0].step, CommandStep::Drain { candidates: vec![claim_name(0)] });
-    // Other pods wait, and take the replacement's room.
-    world.world.pods = busy(7);
-    let (plan, _) = tenon_planning::disruption::plan(&world);
-    assert_eq!(plan.advances[0].step, undone(UndoCause::NoRoom));
 }

@@ -184,9 +184,38 @@ fn an_edited_template_of_the_pool_is_drift_and_an_edited_requirement_is_where_la
     assert!(to.contains("team") && to.contains('a'), "{to}");
     let (reason, from, _) = requiring(asked(), None).unwrap();
     assert_eq!(from, "no label team");
-    let drift = Drift { reason, since: at(0), from, to: "team In [a]".to_owned() };
-    assert_eq!(drift.words(), "its Node has no label `team`, its NodePool requires `team In [a]`");
+    let to = "team In [a]".to_owned();
+    let drift = Drift { reason, since: at(0), from, to, fields: Vec::new() };
+    let claim = settled(0, NEW, Vec::new()).claim;
+    assert_eq!(drift.words(&claim), "its Node has no label `team`, its NodePool requires `team In [a]`");
+    let edited = |reason| Drift { reason, ..drift.clone() }.words(&claim);
+    let since = "changed since its launch at `2025-12-31T23:43:20Z`";
+    assert_eq!(edited(DriftReason::NodePoolDrifted), format!("the template of NodePool `default` {since}"));
+    assert_eq!(edited(DriftReason::NodeClassDrift), format!("the spec of EC2NodeClass `default` {since}"));
+    let fields = vec!["metadata.labels".to_owned(), "spec.taints".to_owned()];
+    let named = Drift { reason: DriftReason::NodePoolDrifted, fields, ..drift.clone() };
+    assert_eq!(
+        named.words(&claim),
+        format!(
+            "the template of NodePool `default` {since}: `spec.template.metadata.labels`, \
+             `spec.template.spec.taints`"
+        )
+    );
     assert_eq!(requiring(Requirement::does_not_exist("team"), None), None);
+}
+
+#[test]
+fn a_drift_names_the_edited_fields_if_the_claim_knows_what_it_was_launched_with() {
+    let fields = |known: Option<FieldDigests>| {
+        let mut world = cluster(vec![settled(0, NEW, busy(0))], BudgetNodes::Percent(100));
+        world.claims[0].claim.pool_fields = known;
+        world.pools[0].template.labels.insert("team".to_owned(), "a".to_owned());
+        let drift = plan(&world).0.marks[0].drift.clone().unwrap();
+        assert_eq!(drift.reason, DriftReason::NodePoolDrifted);
+        drift.fields
+    };
+    assert_eq!(fields(Some(FieldDigests::of_template(&node_pool("default").template))), ["metadata.labels"]);
+    assert_eq!(fields(None), [""; 0]);
 }
 
 #[test]
@@ -273,10 +302,10 @@ fn a_replacement_with_the_drift_that_it_was_made_for_stays() {
     world.now = at(0);
     world.replaced_drift.insert(command.clone(), found.clone());
     let (stays, report) = plan(&world);
-    assert_eq!((stays.commands.len(), stays.wake_at), (0, Some(at(6200))));
+    assert_eq!((stays.commands.len(), stays.wake_at), (0, Some(at(85_400))));
     assert_eq!(refusals(&report), BTreeMap::from([("DriftsAgain", 1)]));
-    // Two hours after it was made, once more.
-    world.now = at(6200);
+    // A day after it was made, once more.
+    world.now = at(85_400);
     assert_eq!(plan(&world).0.commands.len(), 1);
     // Its drift began long after it was made: what is asked for went back and forth.
     world.now = at(0);

@@ -85,6 +85,40 @@ fn c106_pods_that_need_no_other_place_dont_keep_a_node() {
     check(&|pod| terminating(pod, "StatefulSet"), false);
 }
 
+/// Karpenter takes such a node for empty. Its pod would get another one, which were as empty.
+#[test]
+fn a_pod_whose_eviction_costs_nothing_keeps_its_node_from_being_empty() {
+    let check = |deletion_cost: i32, priority: i32| {
+        let mut pod = busy(0).remove(0);
+        pod.shape = Arc::new(PodShape { deletion_cost, priority, ..(*pod.shape).clone() });
+        let (plan, _) = plan(&removing(0, vec![settled(0, NEW, vec![pod])], BudgetNodes::Count(1)));
+        assert!(plan.is_empty(), "{plan:?}");
+    };
+    check(0, 0);
+    check(i32::MIN, 0);
+    check(0, -1_000_000_000);
+}
+
+#[test]
+fn an_empty_node_stays_for_the_least_age_of_its_pool() {
+    // It was made 1000 s ago.
+    let check = |lifetime: &str, goes: bool, told: &[(&'static str, usize)], wake: Option<i64>| {
+        let mut world = removing(30, vec![emptied(0, 600, Vec::new())], BudgetNodes::Count(1));
+        world.pools[0]
+            .meta
+            .annotations
+            .insert(tenon_domain::labels::MINIMUM_NODE_LIFETIME.to_owned(), lifetime.to_owned());
+        let (plan, report) = plan(&world);
+        assert_eq!(plan.commands.len(), usize::from(goes), "{lifetime}");
+        assert_eq!(refusals(&report), BTreeMap::from_iter(told.iter().copied()), "{lifetime}");
+        assert_eq!(plan.wake_at, wake.map(at), "{lifetime}");
+        assert!(plan.consolidatable.is_empty(), "it stays marked");
+    };
+    check("1000s", true, &[], None);
+    check("1001s", false, &[("TooYoung", 1)], Some(1));
+    check("much", true, &[], None);
+}
+
 #[test]
 fn a_pod_that_comes_takes_the_mark_away() {
     let (plan, _) = plan(&removing(30, vec![emptied(0, 600, busy(0))], BudgetNodes::Count(1)));
@@ -102,6 +136,19 @@ fn a_node_that_pending_pods_go_to_isnt_empty() {
     world.counted.insert(busy(1)[0].uid.clone(), claim_name(0));
     let (of_counted, _) = plan(&world);
     assert_eq!((marks(&of_counted).len(), of_counted.commands.len()), (1, 0));
+}
+
+#[test]
+fn pods_that_wait_for_their_replacement_go_to_no_empty_node() {
+    let registered = ClaimState::Registered { instance: instance(1, NEW), node: node_name(1), at: at(-10) };
+    let mut world = commanded(registered, 1, 0);
+    world.pools[0].disruption.consolidate_after = Some(SignedDuration::from_secs(30));
+    world.world.nodes[1].kind = NodeKind::Starting;
+    let ready = [("cpu", "3900m"), ("memory", "4086Mi"), ("pods", "5")];
+    world.world.nodes.push(node(node_name(2).as_str(), NodeKind::Initialized, &ready));
+    world.claims.push(emptied(2, 600, Vec::new()));
+    let (plan, _) = plan(&world);
+    assert_eq!(candidates(&plan), ["default-00002"]);
 }
 
 #[test]
@@ -162,4 +209,46 @@ fn of_empty_nodes_within_a_budget_the_dearest_go_first() {
         view.claim.consolidatable = Some(Consolidatable { since: at(-ago), pods: None });
     }
     assert_eq!(candidates(&plan(&world).0), ["default-00001", "default-00000"]);
+}
+
+#[test]
+fn a_pod_that_came_and_went_between_two_looks_begins_the_wait_anew() {
+    let check = |left: Option<i64>, goes: bool, wake: Option<i64>, since: Option<i64>| {
+        let mut view = emptied(0, 600, Vec::new());
+        if let Some(node) = &mut view.node {
+            node.pod_left_at = left.map(at);
+        }
+        let (plan, _) = plan(&removing(300, vec![view], BudgetNodes::Count(1)));
+        assert_eq!((plan.commands.len(), plan.wake_at), (usize::from(goes), wake.map(at)), "{left:?}");
+        let expected: Vec<(String, Option<i64>)> =
+            since.map(|since| ("default-00000".to_owned(), Some(since))).into_iter().collect();
+        assert_eq!(marks(&plan), expected, "{left:?}");
+    };
+    check(None, true, None, None);
+    check(Some(-700), true, None, None);
+    check(Some(-299), false, Some(1), Some(-299));
+    check(Some(-300), true, None, None);
+    // The agent's clock is ahead.
+    check(Some(5), false, Some(300), Some(0));
+}
+
+#[test]
+fn an_empty_replacement_to_which_a_drifted_nodes_pods_go_now_stays() {
+    let check = |budget: BudgetNodes, drifted_pods: Vec<Pod>, expected: &[&str]| {
+        // A pause ended its command.
+        let mut replacement = emptied(2, 600, Vec::new());
+        replacement.claim.role = CommandRole::Replacement(CommandId::parse("command-9").unwrap());
+        let claims = vec![drifted(0, -30, drifted_pods), emptied(1, 600, Vec::new()), replacement];
+        let (plan, _) = plan(&removing(30, claims, budget));
+        assert_eq!(candidates(&plan), expected, "{budget:?}");
+        assert!(plan.commands.iter().all(NewCommand::drains_at_once), "{:?}", plan.commands);
+    };
+    check(BudgetNodes::Count(3), busy(0), &["default-00001", "default-00000"]);
+    // Where its turn isn't now, nothing is kept for it.
+    check(BudgetNodes::Count(0), busy(0), &[]);
+    let mut held = busy(0);
+    for pod in &mut held {
+        pod.shape = Arc::new(PodShape { do_not_disrupt: DoNotDisrupt::Always, ..(*pod.shape).clone() });
+    }
+    check(BudgetNodes::Count(3), held, &["default-00001", "default-00002"]);
 }

@@ -68,6 +68,29 @@ fn what_ec2_announced_is_replaced_within_the_budgets_if_the_pool_wants_it() {
 }
 
 #[test]
+fn a_replacement_avoids_the_offering_that_ec2_warned_about_if_there_is_another() {
+    use super::consolidation::{change, machine, used};
+    let types_for = |kind: AnnouncementKind, types: &[(&'static str, i64)]| {
+        let types = types.iter().map(|(name, cpu)| machine(name, *cpu, 20));
+        let mut world = used(types.collect(), &[CapacityType::Spot], &[("x.a", CapacityType::Spot, &[1000])]);
+        change(&mut world, |pool| {
+            pool.disruption.consolidate_after = None;
+            let order = ("tenon.dev/rebalance-recommendation".to_owned(), "ReplaceFirst".to_owned());
+            pool.meta.annotations.extend([order]);
+        });
+        world.claims[0].claim.announced = Some(InstanceAnnouncement { kind, at: at(0), starts_at: None });
+        let (plan, _) = plan(&world);
+        let claim = &plan.commands[0].replacement.claims[0];
+        claim.instance_types.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let (change, rebalance) = (AnnouncementKind::ScheduledChange, AnnouncementKind::RebalanceRecommendation);
+    let both = [("x.a", 4), ("x.b", 4)];
+    assert_eq!(types_for(rebalance, &both), ["x.b"]);
+    assert_eq!(types_for(change, &both), ["x.a", "x.b"]);
+    assert_eq!(types_for(rebalance, &both[..1]), ["x.a"]);
+}
+
+#[test]
 fn a_node_is_looked_at_when_it_expires() {
     let (plan, _) = plan(&expiring(1060, 1, BudgetNodes::Count(1)));
     assert_eq!((plan.commands.len(), plan.next_expiry), (0, Some(at(60))));
@@ -141,4 +164,16 @@ fn the_clusters_budget_bounds_all_pools_together() {
     let command = CommandId::parse("command-1").unwrap();
     world.claims[3].claim.state = ClaimState::Disrupting { instance, node, command, at: at(0) };
     assert_eq!(plan(&world).0.commands.len(), 1);
+}
+
+#[test]
+fn an_expired_node_that_something_keeps_is_told_when_it_drains_all_the_same() {
+    let (_, report) = plan(&expiring(1000, 1, BudgetNodes::Count(0)));
+    let told = told_findings(|to| report.tell(to));
+    assert_eq!(
+        told[0],
+        "not disrupting NodeClaim `default-00000` now: the budget of 0 nodes of NodePool `default` allows no disruption: \
+         edit `spec.disruption.budgets`; 24h after its expiry it drains all the same, as `tenon.dev/expire-within-budgets` of \
+         its NodePool says"
+    );
 }

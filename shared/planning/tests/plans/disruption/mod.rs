@@ -4,6 +4,7 @@
 mod blocked;
 mod commands;
 mod consolidation;
+mod consolidation_begins;
 mod drift;
 mod empty;
 mod exhaustive;
@@ -27,13 +28,14 @@ use tenon_domain::catalog::facts::Architecture;
 use tenon_domain::claim::{
     Claim, ClaimState, CommandRole, Drift, DriftReason, LaunchedInstance, RemovalReason, Terms,
 };
-use tenon_domain::class_hash::PoolHash;
+use tenon_domain::class_hash::{FieldDigests, PoolHash};
 use tenon_domain::class_status::{ImageVariant, ResolvedImage};
 use tenon_domain::command::{Command, CommandState};
 use tenon_domain::id::{
     ClaimName, CommandId, ImageId, InstanceId, InstanceType, LaunchId, NamespacedName, NodeClassName,
     NodeName, NodePoolName, SecurityGroupId, SubnetId, Zone,
 };
+use tenon_domain::money::Currency;
 use tenon_domain::placement::LaunchPlacement;
 use tenon_domain::registry::{FeatureGate, GateName, Gates};
 use tenon_domain::requirement::Requirement;
@@ -43,7 +45,7 @@ use tenon_domain::reservation::{
 use tenon_domain::taint::Toleration;
 use tenon_planning::disruption::{
     Adoption, ClaimView, ClassReadiness, ClassView, CommandStep, ConsolidatableMark, DisruptionInput,
-    DisruptionPause, DisruptionPlan, DisruptionReport, DriftingReservations, HaltState, NodeView,
+    DisruptionPause, DisruptionPlan, DisruptionReport, DriftingReservations, HaltState, NewCommand, NodeView,
     RefusalReason, plan,
 };
 use tenon_planning::provision::Occupancy;
@@ -81,6 +83,7 @@ pub(super) fn drifted(index: usize, drifted_at: i64, pods: Vec<Pod>) -> ClaimVie
         since: at(drifted_at),
         from: OLD.to_owned(),
         to: NEW.to_owned(),
+        fields: Vec::new(),
     });
     view
 }
@@ -114,6 +117,7 @@ pub(super) fn settled(index: usize, image: &str, pods: Vec<Pod>) -> ClaimView {
                 .into_iter()
                 .map(|pod| Pod { node: Some(node.clone()), phase: PodPhase::Running, ..pod })
                 .collect(),
+            pod_left_at: None,
         }),
     }
 }
@@ -133,9 +137,11 @@ pub(super) fn class() -> ClassView {
             variant: ImageVariant::Any,
             boot_mode: None,
             created_at: at(0),
+            own_snapshots: BTreeMap::new(),
         }],
         failed_images: BTreeSet::new(),
         hash: None,
+        fields: None,
         security_groups: BTreeSet::from([group("sg-1")]),
         subnets: vec![SubnetId::parse("subnet-1").unwrap()],
         reservations: None,
@@ -162,6 +168,7 @@ pub(super) fn cluster(claims: Vec<ClaimView>, budget: BudgetNodes) -> Disruption
         now: at(0),
         paused: BTreeMap::new(),
         cluster_budget: None,
+        currency: Currency::Usd,
         spot_to_spot: FeatureGate::Disabled,
         halt: HaltState::Running,
         claims,
@@ -214,7 +221,7 @@ pub(super) fn commanded(replacement: ClaimState, attempts: u32, not_before: i64)
         drifted_to: None,
         candidates: vec![claim_name(0)],
         replacements: vec![claim_name(1)],
-        state: CommandState::Replacing { since: at(-20), attempts, not_before: at(not_before) },
+        state: CommandState::Replacing { since: at(-20), attempts, not_before: at(not_before), unplanned: 0 },
         created_at: at(-20),
     });
     world

@@ -16,7 +16,7 @@ fn undone(world: &DisruptionInput) -> Option<UndoCause> {
     match &plan(world).0.advances.first()?.step {
         CommandStep::Undo { candidates, cause } => {
             assert_eq!(candidates.as_slice(), [claim_name(0)]);
-            Some(*cause)
+            Some(cause.clone())
         }
         CommandStep::Drain { .. } | CommandStep::Replace { .. } | CommandStep::Finish => None,
     }
@@ -77,7 +77,7 @@ fn with_two_replacements_candidates_drain_once_both_are_initialised() {
 fn c113_a_failed_replacement_is_replaced_after_a_back_off() {
     let failed = launch_failed;
     let (again, _) = plan(&commanded(failed(), 1, -1));
-    let CommandStep::Replace { failed: gone, plan: replacement, attempts, not_before } =
+    let CommandStep::Replace { failed: gone, plan: replacement, attempts, not_before, .. } =
         &again.advances[0].step
     else {
         panic!("{again:?}")
@@ -99,14 +99,19 @@ fn a_command_without_candidates_ends() {
 }
 
 #[test]
-fn a_command_ends_once_its_candidates_instances_are_gone() {
+fn a_command_ends_once_its_candidates_are_terminating_without_pods() {
     let ready = ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(-1) };
     let with = |state: ClaimState| {
         let mut world = commanded(ready.clone(), 0, -20);
         world.commands[0].state = CommandState::Draining { since: at(-10) };
         world.claims[0].claim.state = state;
-        plan(&world).0.advances
+        world
     };
+    let left = |mut world: DisruptionInput| {
+        world.claims[0].node = None;
+        world
+    };
+    let advances = |world: DisruptionInput| plan(&world).0.advances;
     let draining = ClaimState::Draining {
         instance: instance(0, OLD),
         node: Some(node_name(0)),
@@ -126,9 +131,10 @@ fn a_command_ends_once_its_candidates_instances_are_gone() {
         reason: RemovalReason::Drifted,
         at: at(-5),
     };
-    assert!(with(draining).is_empty());
-    assert!(with(terminating).is_empty());
-    assert_eq!(with(terminated)[0].step, CommandStep::Finish);
+    assert!(advances(with(draining)).is_empty());
+    assert!(advances(with(terminating.clone())).is_empty(), "its deadline passed, and it has pods");
+    assert_eq!(advances(left(with(terminating)))[0].step, CommandStep::Finish);
+    assert_eq!(advances(with(terminated))[0].step, CommandStep::Finish);
 }
 
 #[test]
@@ -148,7 +154,7 @@ fn c113_a_command_without_a_replacement_is_undone_and_waits_longer_each_time() {
         world.claims[0].claim.drift.as_mut().unwrap().since = at(-9000);
         world.commands[0].reason = reason;
         world.commands[0].state =
-            CommandState::Replacing { since: at(seconds), attempts: 3, not_before: at(-20) };
+            CommandState::Replacing { since: at(seconds), attempts: 3, not_before: at(-20), unplanned: 0 };
         let earlier = UndoneCommand { claim: claim_name(0), reason, drifted_to: None, at: at(-5000) };
         world.undone = vec![earlier; before];
         undone(&world)
@@ -166,9 +172,9 @@ fn c113_a_command_without_a_replacement_is_undone_and_waits_longer_each_time() {
 fn a_command_isnt_undone_while_another_replacement_starts() {
     let started = ClaimState::Launched { instance: instance(2, NEW), at: at(-10) };
     let ready = ClaimState::Initialized { instance: instance(2, NEW), node: node_name(2), at: at(-1) };
-    let over = UndoCause::NotReplaced { again: at(600) };
+    let over = || Some(UndoCause::NotReplaced { again: at(600) });
     for (state, expected) in
-        [(started, None), (ready, Some(over)), (ClaimState::Planned, None), (launch_failed(), Some(over))]
+        [(started, None), (ready, over()), (ClaimState::Planned, None), (launch_failed(), over())]
     {
         let mut world = commanded(launch_failed(), 3, -20);
         let mut other = settled(2, NEW, Vec::new());
@@ -177,23 +183,27 @@ fn a_command_isnt_undone_while_another_replacement_starts() {
         other.claim.role = CommandRole::Replacement(world.commands[0].id.clone());
         world.commands[0].replacements.push(claim_name(2));
         world.commands[0].state =
-            CommandState::Replacing { since: at(-600), attempts: 3, not_before: at(-20) };
+            CommandState::Replacing { since: at(-600), attempts: 3, not_before: at(-20), unplanned: 0 };
         world.claims.push(other);
         assert_eq!(undone(&world), expected);
     }
 }
 
 #[test]
-fn a_pause_doesnt_keep_a_command_whose_replacement_failed() {
-    let paused = |since: i64| {
-        let mut world = commanded(launch_failed(), 3, -20);
-        world.commands[0].state =
-            CommandState::Replacing { since: at(since), attempts: 3, not_before: at(-20) };
-        world.paused.insert(world.pools[0].name.clone(), DisruptionPause::Annotation);
-        (undone(&world), plan(&world).0.wake_at)
-    };
-    assert_eq!(paused(-599), (None, Some(at(1))));
-    assert_eq!(paused(-600).0, Some(UndoCause::NotReplaced { again: at(600) }));
+fn a_pause_gives_the_node_back_whatever_its_replacement_does() {
+    let ready = ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(-1) };
+    let launched = ClaimState::Launched { instance: instance(1, NEW), at: at(-10) };
+    for replacement in [launch_failed(), ClaimState::Planned, launched, ready] {
+        for reason in [RemovalReason::Drifted, RemovalReason::Expired, RemovalReason::Underutilized] {
+            let mut world = commanded(replacement.clone(), 3, -20);
+            world.commands[0].reason = reason;
+            let pool = world.pools[0].name.clone();
+            for by in [DisruptionPause::Annotation, DisruptionPause::Setting] {
+                world.paused.insert(pool.clone(), by);
+                assert_eq!(undone(&world), Some(UndoCause::Paused { pool: pool.clone(), by }), "{reason:?}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -233,7 +243,7 @@ fn a_requirement_that_is_given_back_ends_the_drift_of_a_node_that_the_world_no_l
 #[test]
 fn a_command_whose_replacement_was_refused_asks_ec2_again_once_that_is_due() {
     let (asks, report) = plan(&exhausted(commanded(launch_failed(), 1, -1), -10));
-    let CommandStep::Replace { failed, plan: replacement, attempts, not_before } = &asks.advances[0].step
+    let CommandStep::Replace { failed, plan: replacement, attempts, not_before, .. } = &asks.advances[0].step
     else {
         panic!("{asks:?}")
     };
@@ -264,7 +274,8 @@ fn of_candidates_that_nothing_is_available_for_one_at_a_time_asks_ec2() {
     };
     assert_eq!(plan(&others(exhausted(commanded(ClaimState::Planned, 0, -20), -10))).0.commands, []);
     let mut over = others(exhausted(commanded(launch_failed(), 3, -20), -10));
-    over.commands[0].state = CommandState::Replacing { since: at(-600), attempts: 3, not_before: at(-20) };
+    over.commands[0].state =
+        CommandState::Replacing { since: at(-600), attempts: 3, not_before: at(-20), unplanned: 0 };
     assert_eq!(candidates(&plan(&over).0), [claim_name(3).to_string()]);
 }
 
@@ -305,4 +316,66 @@ fn a_candidate_whose_command_was_undone_rests_while_others_go() {
         world.undone = vec![UndoneCommand { drifted_to, ..of(-60) }];
         assert_eq!(candidates(&plan(&world).0), [claim_name(first).to_string()]);
     }
+}
+
+#[test]
+fn a_candidate_that_needs_two_new_nodes_asks_ec2_for_one_first() {
+    let large = || {
+        let pods = [busy(0), busy(1)].concat();
+        cluster(vec![drifted(0, -300, pods)], BudgetNodes::Percent(100))
+    };
+    let (asks, report) = plan(&exhausted(large(), -10));
+    let command = &asks.commands[0];
+    assert_eq!((command.replacement.claims.len(), command.unplanned), (1, 1));
+    assert!(command.replacement.claims[0].asks_only());
+    assert_eq!(refusals(&report), BTreeMap::new());
+    assert_eq!(plan(&exhausted(large(), 40)).0.commands, []);
+    let (both, _) = plan(&large());
+    assert_eq!((both.commands[0].replacement.claims.len(), both.commands[0].unplanned), (2, 0));
+}
+
+/// A command whose candidate has two pods, and a replacement for one of them.
+fn half_replaced(replacement: ClaimState, since: i64) -> DisruptionInput {
+    let mut world = commanded(replacement, 0, -20);
+    world.claims[0].node.as_mut().unwrap().pods.extend(busy(9));
+    world.commands[0].state =
+        CommandState::Replacing { since: at(since), attempts: 0, not_before: at(-20), unplanned: 1 };
+    world
+}
+
+#[test]
+fn after_the_answer_the_other_replacements_are_planned_and_the_candidate_drains_with_all() {
+    let ready = || ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(-1) };
+    let step = |world: &DisruptionInput| plan(world).0.advances.into_iter().next().map(|one| one.step);
+    let planned = |world: &DisruptionInput| match step(world) {
+        Some(CommandStep::Replace { failed, plan, unplanned, .. }) => {
+            Some((failed.len(), plan.claims.len(), unplanned))
+        }
+        Some(CommandStep::Drain { .. } | CommandStep::Undo { .. } | CommandStep::Finish) | None => None,
+    };
+    assert_eq!(step(&half_replaced(ClaimState::Planned, -20)), None, "EC2 hasn't answered");
+    assert_eq!(planned(&half_replaced(ready(), -20)), Some((0, 1, 0)), "one pod has its room");
+    assert_eq!(planned(&half_replaced(launch_failed(), -20)), Some((1, 2, 0)));
+    // While EC2 has nothing, one is asked for at a time.
+    assert_eq!(planned(&exhausted(half_replaced(launch_failed(), -20), -10)), Some((1, 1, 1)));
+    assert_eq!(planned(&exhausted(half_replaced(ready(), -20), -10)), Some((0, 1, 0)));
+    let (waits, report) = plan(&exhausted(half_replaced(ready(), -20), 40));
+    assert!(waits.advances.is_empty());
+    assert_eq!(refusals(&report), BTreeMap::from([("Unschedulable", 1)]));
+}
+
+#[test]
+fn a_command_with_a_part_of_its_replacements_is_undone_after_ten_minutes() {
+    let ready = || ClaimState::Initialized { instance: instance(1, NEW), node: node_name(1), at: at(-1) };
+    let starts = ClaimState::Launched { instance: instance(1, NEW), at: at(-10) };
+    assert_eq!(undone(&exhausted(half_replaced(ready(), -599), 40)), None);
+    let over = Some(UndoCause::NotReplaced { again: at(600) });
+    assert_eq!(undone(&exhausted(half_replaced(ready(), -600), -10)), over);
+    assert_eq!(undone(&exhausted(half_replaced(starts, -600), -10)), None);
+    // Another node of the pool doesn't ask meanwhile.
+    let others = cluster(vec![drifted(3, -30, busy(3))], BudgetNodes::Percent(100));
+    let mut world = half_replaced(ready(), -20);
+    world.claims.extend(others.claims);
+    world.world.nodes.extend(others.world.nodes);
+    assert_eq!(plan(&exhausted(world, -10)).0.commands, []);
 }

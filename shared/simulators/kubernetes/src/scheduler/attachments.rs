@@ -1,4 +1,5 @@
-//! The filter NodeVolumeLimits: how many volumes of a CSI driver a node attaches.
+//! The filters NodeVolumeLimits and VolumeRestrictions: how many volumes of a CSI driver a node attaches, and which claims
+//! one pod at a time may use.
 //!
 //! Decides by the limits of the node's CSINode. A volume counts once a node: those of its pods and those of its
 //! VolumeAttachments, and of the pod's those that no pod there uses. So a volume that is attached still, but used by no
@@ -101,6 +102,33 @@ pub(super) fn check(
         }
     }
     Ok(())
+}
+
+/// Whether the pod has a claim for one pod at a time that a pod on a node uses: the filter VolumeRestrictions, which asks
+/// all nodes alike.
+pub(super) fn is_claim_in_use<'n>(
+    store: &ObjectStore,
+    shape: &SchedulingNeeds,
+    nodes: impl Iterator<Item = &'n NodeInfo>,
+) -> bool {
+    let is_exclusive = |volume: &&NamedVolume| match volume {
+        NamedVolume::Claim(name) => {
+            let key = ObjectKey::new(Kind::PersistentVolumeClaim, shape.namespace.as_str(), name.as_str());
+            store.get(&key).is_some_and(|claim| {
+                let mut modes = list(claim, "/spec/accessModes").iter();
+                modes.any(|mode| mode.as_str() == Some("ReadWriteOncePod"))
+            })
+        }
+        NamedVolume::Ephemeral(_) => false,
+    };
+    let exclusive: Vec<&NamedVolume> = shape.volumes.iter().filter(is_exclusive).collect();
+    if exclusive.is_empty() {
+        return false;
+    }
+    let mut running = nodes.flat_map(|node| node.pods.values()).map(|equal| &equal.shape);
+    running.any(|other| {
+        other.namespace == shape.namespace && other.volumes.iter().any(|volume| exclusive.contains(&volume))
+    })
 }
 
 /// The volumes of a node's VolumeAttachments, by driver.

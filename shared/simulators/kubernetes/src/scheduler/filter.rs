@@ -1,5 +1,5 @@
 //! The filters on one node: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit,
-//! NodeVolumeLimits, VolumeBinding, VolumeZone.
+//! NodeVolumeLimits, VolumeBinding, VolumeZone. That on all nodes, VolumeRestrictions, is asked before them.
 
 use std::fmt;
 
@@ -22,6 +22,7 @@ pub(super) enum Infeasible {
     TooManyPods,
     Insufficient(String),
     VolumeLimit,
+    VolumeClaimInUse,
     VolumeNodeAffinity,
     VolumeBinding,
     VolumeZone,
@@ -47,6 +48,9 @@ impl fmt::Display for Infeasible {
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient(resource) => write!(f, "Insufficient {resource}"),
             Self::VolumeLimit => f.write_str("node(s) exceed max volume count"),
+            Self::VolumeClaimInUse => f.write_str(
+                "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode",
+            ),
             Self::VolumeNodeAffinity => f.write_str("node(s) didn't match PersistentVolume's node affinity"),
             Self::VolumeBinding => f.write_str("node(s) didn't find available persistent volumes to bind"),
             Self::VolumeZone => f.write_str("node(s) had no available volume zone"),

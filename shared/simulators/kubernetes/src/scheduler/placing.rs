@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tenon_snapshot::object::{self, Object, ObjectKey};
 
 use super::super::state::ClusterState;
+use super::attachments;
 use super::filter::{self, Infeasible};
 use super::info::NodeInfo;
 use super::neighbours::Neighbours;
@@ -71,6 +72,9 @@ impl ClusterState {
         let Scheduler { nodes, matches, .. } = &self.scheduler;
         let volumes = VolumeNeeds::of(&self.store, pod)
             .map_err(|reason| self.refusal(BTreeMap::from([(reason, nodes.len())])))?;
+        if attachments::is_claim_in_use(&self.store, shape, nodes.values()) {
+            return Err(self.refusal(BTreeMap::from([(Infeasible::VolumeClaimInUse, nodes.len())])));
+        }
         let neighbours = Neighbours::new(shape, nodes.values(), matches);
         Ok(PlacedPod { uid: object::uid(pod), shape, volumes, neighbours })
     }

@@ -168,7 +168,11 @@ impl Infeasible {
     /// Whether other pods cause it.
     pub(super) fn minds_neighbours(&self) -> bool {
         match self {
-            Self::Spread | Self::PodAffinity | Self::PodAntiAffinity | Self::ExistingAntiAffinity => true,
+            Self::Spread
+            | Self::PodAffinity
+            | Self::PodAntiAffinity
+            | Self::ExistingAntiAffinity
+            | Self::VolumeClaimInUse => true,
             Self::Cordoned
             | Self::Taint
             | Self::NodeAffinity
@@ -198,6 +202,7 @@ impl Infeasible {
             Self::SpreadLabelMissing => shape.spread.iter().all(|rule| node.label(&rule.key).is_some()),
             Self::Ports
             | Self::VolumeLimit
+            | Self::VolumeClaimInUse
             | Self::VolumeNodeAffinity
             | Self::VolumeBinding
             | Self::VolumeZone

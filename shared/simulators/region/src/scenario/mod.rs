@@ -3,16 +3,18 @@
 //! The form is documented in docs/scenarios.md.
 
 mod form;
+mod names;
 mod play;
 mod setup;
 mod standing;
 mod transcript;
 
 pub use form::{ClusterForm, ImageForm, Scenario, ScenarioError, ScenarioStep};
+pub use names::UnknownName;
 pub use play::{Player, Progress};
 pub(crate) use setup::new_image;
 pub use setup::{SetupError, SetupOptions, add_outside, build, change_allowances, change_settings};
-pub use transcript::{Transcript, play_to_transcript};
+pub use transcript::{PlayError, Transcript, play_to_transcript};
 
 /// The built-in scenarios by name.
 pub const BUILT_IN: [(&str, &str); 3] = [

@@ -10,8 +10,7 @@ use tenon_domain::instance_family::{FamilyPattern, FamilyPatternError};
 use tenon_domain::registry::{
     Allowances, ClusterSettings, FeatureGate, GateName, Gates, Permission, Registry,
 };
-use tenon_domain::requirement::hints::nearest;
-use tenon_ec2::data::{DataError, Ec2Data};
+use tenon_ec2::data::DataError;
 use tenon_ec2::port::{ImageArchitecture, Tags, cluster_arn};
 use tenon_memory_table::block_on;
 use tenon_memory_table::{MemoryConfig, MemoryTable, Throughput};
@@ -26,6 +25,7 @@ use tenon_twin::{
 };
 
 use super::form::{ClusterForm, ImageForm, Scenario};
+use super::names::{UnknownName, check_names};
 use crate::clock::{RegionClock, START};
 use crate::engine::{EngineParts, SimulatedRegion};
 use crate::gate::{Hooks, Undisturbed};
@@ -33,9 +33,6 @@ use crate::kubelet::BootTimes;
 use crate::outside::OutsideCluster;
 use crate::site::Site;
 use crate::wiring::WiringError;
-
-/// The most names of a family that a refused type is told: a family has about ten sizes.
-const NEAR_NAMES: usize = 12;
 
 /// Deviations of a world from its scenario.
 #[derive(Clone)]
@@ -77,8 +74,8 @@ pub enum SetupError {
     #[error("the scenario's world")]
     Id(#[from] ParseIdError),
     /// The region hasn't a type or a zone.
-    #[error("{0}")]
-    Unknown(String),
+    #[error(transparent)]
+    Unknown(#[from] UnknownName),
     /// There is no data for the region.
     #[error("the scenario's region")]
     Region(#[from] DataError),
@@ -157,44 +154,6 @@ fn twin_config(
     }
     config.zones = scenario.zones.iter().map(|name| Zone::parse(name.as_str())).collect::<Result<_, _>>()?;
     Ok(config)
-}
-
-/// Refuses types and zones that the real region hasn't: the twin would silently go without them.
-fn check_names(scenario: &Scenario, name: &RegionName) -> Result<(), SetupError> {
-    let data = Ec2Data::get()?;
-    let region = data.region(name)?;
-    let offered: BTreeSet<&str> = region
-        .types
-        .keys()
-        .filter(|known| data.types.contains_key(*known))
-        .map(InstanceType::as_str)
-        .collect();
-    let zones: BTreeSet<&str> = region.zones.iter().map(|zone| zone.name.as_str()).collect();
-    let mut given = scenario.types.iter().enumerate();
-    if let Some((at, wrong)) = given.find(|(_, wrong)| !offered.contains(wrong.as_str())) {
-        let family = wrong.split_once('.').map_or("", |(family, _)| family);
-        let of_family =
-            offered.iter().filter(|known| known.split_once('.').is_some_and(|(of, _)| of == family));
-        let near: Vec<&str> = match nearest(wrong, offered.iter().copied()) {
-            Some(near) => vec![near],
-            None => of_family.copied().take(NEAR_NAMES).collect(),
-        };
-        let near = did_you_mean(&near);
-        let message =
-            format!("types[{at}]: `{wrong}` isn't an instance type that region `{name}` offers{near}");
-        return Err(SetupError::Unknown(message));
-    }
-    let mut given = scenario.zones.iter().enumerate();
-    if let Some((at, wrong)) = given.find(|(_, wrong)| !zones.contains(wrong.as_str())) {
-        let near = did_you_mean(&zones.into_iter().collect::<Vec<_>>());
-        let message = format!("zones[{at}]: `{wrong}` isn't a zone of region `{name}`{near}");
-        return Err(SetupError::Unknown(message));
-    }
-    Ok(())
-}
-
-fn did_you_mean(names: &[&str]) -> String {
-    if names.is_empty() { String::new() } else { format!(": did you mean `{}`?", names.join("`, `")) }
 }
 
 /// The twin's form of a scenario's image that is made now.
@@ -309,6 +268,8 @@ fn register(region: &SimulatedRegion, name: &ClusterName, form: &ClusterForm) ->
         settings: ClusterSettings {
             zonal_shift: gate(form.zonal_shift),
             console_output: gate(form.console_output),
+            // As the cluster's stack has it.
+            spot_request_tags: FeatureGate::Enabled,
             disruption_budget: budget.transpose()?,
             ..ClusterSettings::default()
         },

@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::form::{Scenario, ScenarioStep};
+use super::form::{Scenario, ScenarioError, ScenarioStep};
 use super::play::{Player, Progress};
-use super::setup::{SetupOptions, build};
+use super::setup::{SetupError, SetupOptions, build};
 use super::standing::standing;
 use crate::engine::SimulatedRegion;
 use crate::happening::{Happening, HappeningKind, for_people};
@@ -18,17 +18,31 @@ use crate::happening::{Happening, HappeningKind, for_people};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transcript(pub String);
 
+/// Why a scenario can't be played.
+#[derive(Debug, thiserror::Error)]
+pub enum PlayError {
+    /// Its form is wrong.
+    #[error(transparent)]
+    Form(#[from] ScenarioError),
+    /// Its world can't be made.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// A step is impossible.
+    #[error("{0}")]
+    Step(String),
+}
+
 /// Plays a scenario to its end, and writes its transcript.
 ///
-/// # Errors A malformed scenario, or an impossible step.
-pub fn play_to_transcript(text: &str) -> Result<Transcript, String> {
-    let scenario = Scenario::parse(text).map_err(|error| error.to_string())?;
-    let mut region = build(&scenario, &SetupOptions::default()).map_err(|error| chain(&error))?;
+/// # Errors [`PlayError`].
+pub fn play_to_transcript(text: &str) -> Result<Transcript, PlayError> {
+    let scenario = Scenario::parse(text)?;
+    let mut region = build(&scenario, &SetupOptions::default())?;
     let mut player = Player::new(&scenario);
     let mut writer =
         Writer { text: format!("# {}\n", scenario.title), began: region.now(), stands: standing(&region) };
     loop {
-        match player.advance(&mut region, Timestamp::MAX)? {
+        match player.advance(&mut region, Timestamp::MAX).map_err(PlayError::Step)? {
             Progress::Step(number, step) => {
                 // The immediate happenings of a step belong to it.
                 let happened = region.take_happenings();
@@ -97,10 +111,6 @@ impl Writer {
             let _ = writeln!(self.text, "   not settled: {}", unsettled.join("; "));
         }
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    tenon_runtime::error::chain(error)
 }
 
 fn clock(elapsed: SignedDuration) -> String {

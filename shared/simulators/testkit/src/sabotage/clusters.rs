@@ -1,9 +1,12 @@
-//! What sabotages do to the borders between clusters.
+//! What sabotages do to the borders between clusters, and to what clusters report.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 
+use flate2::read::DeflateDecoder;
 use tenon_runtime::batch::Message;
-use tenon_table::{Item, Key, Value};
+use tenon_snapshot::snapshot::{CHUNK_PREFIX, Chunk, ChunkKind};
+use tenon_table::{Commit, Item, Key, Value, Write};
 
 /// The tag by which worlds' stacks allow networks.
 const DISCOVERY: &str = "karpenter.sh/discovery";
@@ -44,4 +47,28 @@ pub(super) fn allow_strangers(items: &mut BTreeMap<Key, Item>) {
             }
         }
     }
+}
+
+/// The snapshot's NodeClaims lack the times when pods left their Nodes.
+pub(super) fn forget_leaving(commit: &mut Commit) {
+    let of_claims = format!("{CHUNK_PREFIX}{}#", ChunkKind::NodeClaims);
+    for write in &mut commit.writes {
+        if let Write::Put { key, item } = write
+            && key.sk.starts_with(&of_claims)
+            && let Some(Value::B(data)) = item.get_mut("data")
+        {
+            *data = without_leaving(data).unwrap_or_default();
+        }
+    }
+}
+
+fn without_leaving(packed: &[u8]) -> Option<Vec<u8>> {
+    let mut content = String::new();
+    DeflateDecoder::new(packed).read_to_string(&mut content).ok()?;
+    let mut content: serde_json::Value = serde_json::from_str(&content).ok()?;
+    for claim in content.get_mut("items")?.as_array_mut()? {
+        let status = claim.get_mut("status").and_then(serde_json::Value::as_object_mut);
+        status.map(|status| status.remove("lastPodEventTime"));
+    }
+    Some(Chunk::pack(ChunkKind::NodeClaims, 0, &content.to_string()).data)
 }

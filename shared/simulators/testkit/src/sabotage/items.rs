@@ -296,3 +296,26 @@ pub(super) fn forget_since(claim: &mut Item) {
         mark.insert("since".to_owned(), Value::text("2100-01-01T00:00:00Z"));
     }
 }
+
+/// A command waits for its replacements since a time that doesn't come.
+pub(super) fn begin_later((key, item): &mut (Key, Item)) {
+    let waits = item.get("phase").and_then(Value::as_text) == Some("Replacing");
+    if waits && key.sk.starts_with("COMMAND#") {
+        item.insert("phase_at".to_owned(), Value::text("2100-01-01T00:00:00Z"));
+    }
+}
+
+/// A claim whose Node hasn't joined was launched just now, for ever.
+pub(super) fn launch_later((key, item): &mut (Key, Item)) {
+    let waits = item.get("phase").and_then(Value::as_text) == Some("Launched");
+    if waits && key.sk.starts_with("NODECLAIM#") {
+        item.insert("phase_at".to_owned(), Value::text("2100-01-01T00:00:00Z"));
+    }
+}
+
+/// A claim has another hash of its NodePool's template.
+pub(super) fn mix_up_hash((key, item): &mut (Key, Item)) {
+    if key.sk.starts_with("NODECLAIM#") && item.contains_key("pool_hash") {
+        item.insert("pool_hash".to_owned(), Value::text("1"));
+    }
+}

@@ -38,6 +38,8 @@ pub(super) fn claim(state: ClaimState) -> Claim {
         class: "linux".parse().unwrap(),
         class_hash: Some("11148166120438674859".parse().unwrap()),
         pool_hash: Some("14695981039346656037".parse().unwrap()),
+        class_fields: None,
+        pool_fields: None,
         security_groups: Some(["sg-1".parse().unwrap()].into()),
         launch: "launch-7".parse().unwrap(),
         created_at: at("00:00:00"),
@@ -60,6 +62,7 @@ pub(super) fn claim(state: ClaimState) -> Claim {
         labels: BTreeMap::new(),
         requests: requests(),
         storage: Some(21_474_836_480),
+        lacked: None,
     }
 }
 

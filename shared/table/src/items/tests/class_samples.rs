@@ -69,6 +69,7 @@ pub(super) fn class_status() -> ClassStatus {
             variant: ImageVariant::Any,
             boot_mode: Some(BootMode::Uefi),
             created_at: at("00:00:00"),
+            own_snapshots: tags(&[("/dev/xvda", "snap-0abc")]),
         }]),
         image_notices: image_notices(),
         instance_profile: SeenPart::Holds(InstanceProfile::Name("nodes".into())),

@@ -7,7 +7,7 @@ use tenon_domain::catalog::LearnedRecord;
 use tenon_domain::claim::{
     Claim, ClaimState, CommandRole, Consolidatable, Drift, DriftReason, LaunchedInstance, Terms,
 };
-use tenon_domain::class_status::{ClassStatus, Condition, ConditionReason, ConditionStatus};
+use tenon_domain::class_status::ClassStatus;
 use tenon_domain::command::CommandState;
 use tenon_domain::launch::{Launch, LaunchCause, LaunchState};
 use tenon_domain::launch_verdict::ClassVerdicts;
@@ -26,17 +26,29 @@ use crate::{Item, Key, Value, Write};
 
 mod claim_samples;
 mod class_samples;
+mod later_words;
+mod other_releases;
 mod samples;
 
 use claim_samples::*;
 use class_samples::*;
 use samples::*;
 
-/// A kind's golden text; asserts that it reads back as the same value.
-fn golden<T: ItemForm + PartialEq + std::fmt::Debug>(text: &mut String, key: Key, value: &T) {
-    let item = to_item(value);
-    assert_eq!(from_item::<T>(&key, &item).unwrap(), *value);
-    render(text, &key, &item);
+/// What is done with the example of each kind.
+trait SampleVisitor {
+    fn visit<T: ItemForm + PartialEq + std::fmt::Debug>(&mut self, key: Key, value: &T);
+}
+
+/// The kinds' golden text; asserts that each reads back as the same value.
+#[derive(Default)]
+struct GoldenText(String);
+
+impl SampleVisitor for GoldenText {
+    fn visit<T: ItemForm + PartialEq + std::fmt::Debug>(&mut self, key: Key, value: &T) {
+        let item = to_item(value);
+        assert_eq!(from_item::<T>(&key, &item).unwrap(), *value);
+        render(&mut self.0, &key, &item);
+    }
 }
 
 fn render(text: &mut String, key: &Key, item: &Item) {
@@ -61,71 +73,82 @@ fn show(value: &Value) -> String {
     }
 }
 
-#[test]
-fn every_kind_has_its_golden_form_and_reads_back() {
-    let (c, r) = (&cluster(), &region());
-    let text = &mut String::new();
-    golden(text, keys::registry(r, c), &registry_entry());
-    for state in states() {
-        golden(text, keys::claim(c, &name("default-3k9x2")), &claim(state));
-    }
+/// A claim with all that disruption writes.
+fn drifted_claim() -> Claim {
     let drift = Drift {
         reason: DriftReason::AmiDrift,
         since: at("00:00:07"),
         from: "ami-0abc".into(),
         to: "ami-0def".into(),
+        fields: Vec::new(),
     };
     let role = CommandRole::Replacement("command-1".parse().unwrap());
     let could_go = Consolidatable { since: at("00:10:00"), pods: Some("3k9x2".into()) };
-    golden(
-        text,
-        keys::claim(c, &name("default-3k9x2")),
-        &Claim { drift: Some(drift), consolidatable: Some(could_go), role, ..claim(ClaimState::Planned) },
-    );
-    golden(text, keys::launch(c, &launch().id), &launch());
+    Claim { drift: Some(drift), consolidatable: Some(could_go), role, ..claim(ClaimState::Planned) }
+}
+
+fn visit_samples(to: &mut impl SampleVisitor) {
+    let (c, r) = (&cluster(), &region());
+    to.visit(keys::registry(r, c), &registry_entry());
+    for state in states() {
+        to.visit(keys::claim(c, &name("default-3k9x2")), &claim(state));
+    }
+    to.visit(keys::claim(c, &name("default-3k9x2")), &drifted_claim());
+    to.visit(keys::launch(c, &launch().id), &launch());
     let settled = Launch {
         cause: LaunchCause::Replacement("command-1".parse().unwrap()),
         state: LaunchState::Settled { at: at("00:00:09"), instances: 2 },
         ..launch()
     };
-    golden(text, keys::launch(c, &launch().id), &settled);
+    to.visit(keys::launch(c, &launch().id), &settled);
     let since = at("00:00:08");
     for state in [
-        CommandState::Replacing { since, attempts: 1, not_before: since },
+        CommandState::Replacing { since, attempts: 1, not_before: since, unplanned: 0 },
+        CommandState::Replacing { since, attempts: 1, not_before: since, unplanned: 2 },
         CommandState::Draining { since },
         CommandState::Done { at: since },
     ] {
-        golden(text, keys::command(c, &"command-1".parse().unwrap()), &command(state));
+        to.visit(keys::command(c, &"command-1".parse().unwrap()), &command(state));
     }
-    golden(text, keys::node_class(c, &"linux".parse().unwrap()), &class_status());
-    golden(text, keys::node_class(c, &"linux".parse().unwrap()), &verdicts());
-    golden(text, keys::node_pool(c, &"default".parse().unwrap()), &pool_status());
-    golden(text, keys::template(c, "tenon-prod-12ab"), &template_record());
-    golden(text, keys::leaving_templates(c), &leaving_templates());
-    golden(text, keys::seen(c, FunctionName::Provisioner), &seen_by_provisioner());
-    golden(text, keys::told(c, FunctionName::Provisioner), &told());
-    golden(text, keys::trial(c, FunctionName::Provisioner), &trial());
-    golden(text, keys::halt(c), &Halt { since, reason: "instances of launches that the table lost".into() });
+    to.visit(keys::node_class(c, &"linux".parse().unwrap()), &class_status());
+    to.visit(keys::node_class(c, &"linux".parse().unwrap()), &verdicts());
+    to.visit(keys::node_pool(c, &"default".parse().unwrap()), &pool_status());
+    to.visit(keys::template(c, "tenon-prod-12ab"), &template_record());
+    to.visit(keys::leaving_templates(c), &leaving_templates());
+    to.visit(keys::seen(c, FunctionName::Provisioner), &seen_by_provisioner());
+    to.visit(keys::told(c, FunctionName::Provisioner), &told());
+    to.visit(keys::trial(c, FunctionName::Provisioner), &trial());
+    to.visit(keys::halt(c), &Halt { since, reason: "instances of launches that the table lost".into() });
     let owner = InstanceOwner {
         instance: instance().id,
         cluster: cluster(),
         claim: name("default-3k9x2"),
         offering: OfferingKey::parse("spot#use1-az1#m5.large"),
     };
-    golden(text, keys::instance(&owner.instance), &owner);
-    golden(text, keys::image(r, &image_record().id), &image_record());
-    golden(text, keys::image_sweep(r), &image_sweep());
+    to.visit(keys::instance(&owner.instance), &owner);
+    to.visit(keys::image(r, &image_record().id), &image_record());
+    to.visit(keys::image_sweep(r), &image_sweep());
     let waiting = Some("next".parse().unwrap());
     let lease = DryRunLease { revision: 3, free_at: at("00:00:08"), cluster: cluster(), waiting };
-    golden(text, keys::dry_run(r), &lease);
-    golden(text, keys::unavailable(r, &mark().key), &mark());
-    golden(text, keys::unavailable(r, &probed_quota().key), &probed_quota());
-    golden(text, keys::learned(r, &learned().instance_type, &learned().image, &cluster()), &learned());
-    golden(text, keys::boot(r, c, &boot().class, &boot().image), &boot());
-    golden(text, keys::catalog(r), &catalog_meta());
-    golden(text, keys::instance_type(r, &type_record().name), &type_record());
-    golden(text, keys::launched_pods(c, launched_pods().at, &launched_pods().launch), &launched_pods());
-    for write in Journal::of(JournalOf::Cluster(c)).writes(&journal_record(), 12) {
+    to.visit(keys::dry_run(r), &lease);
+    to.visit(keys::unavailable(r, &mark().key), &mark());
+    to.visit(keys::unavailable(r, &probed_quota().key), &probed_quota());
+    to.visit(keys::learned(r, &learned().instance_type, &learned().image, &cluster()), &learned());
+    to.visit(keys::boot(r, c, &boot().class, &boot().image), &boot());
+    to.visit(keys::catalog(r), &catalog_meta());
+    to.visit(keys::instance_type(r, &type_record().name), &type_record());
+    to.visit(keys::types_claim(r), &TypesClaim { revision: 3, until: at("00:01:00") });
+    to.visit(keys::launched_pods(c, launched_pods().at, &launched_pods().launch), &launched_pods());
+}
+
+#[test]
+fn every_kind_has_its_golden_form_and_reads_back() {
+    let mut golden = GoldenText::default();
+    visit_samples(&mut golden);
+    let text = &mut golden.0;
+    for write in
+        Journal::of(JournalOf::Cluster(&cluster())).writes(&journal_record(), DecisionCounter::Subject(12))
+    {
         let Write::Put { key, item } = write else { panic!("{write:?}") };
         journal_from_item(&key, &item).unwrap();
         render(text, &key, &item);
@@ -146,6 +169,14 @@ fn prices_are_named_by_their_currency_and_by_whose_they_are() {
     // The attribute with the other currency's name is removed.
     let Write::Set { remove, .. } = set(key, &chinese) else { panic!() };
     assert!(remove.contains(&"on_demand_usd_per_hour".to_owned()), "{remove:?}");
+}
+
+#[test]
+fn what_a_node_lacked_is_kept() {
+    let lacked = Some("Node `n` isn't Ready".to_owned());
+    let given_up = Claim { lacked, ..claim(ClaimState::Planned) };
+    let key = keys::claim(&cluster(), &given_up.name);
+    assert_eq!(from_item::<Claim>(&key, &to_item(&given_up)).unwrap(), given_up);
 }
 
 fn check_error(change: impl FnOnce(&mut Item), expected: &str) {
@@ -356,52 +387,6 @@ fn a_class_and_its_verdicts_share_an_item() {
 }
 
 /// The class's conditions, each with this reason, and the item.
-fn class_of(status: ConditionStatus, reason: ConditionReason) -> (ClassStatus, Item) {
-    let of = |condition: &Condition| Condition { status, reason, next_try: None, ..condition.clone() };
-    let conditions = class_status().conditions.iter().map(of).collect();
-    let class = ClassStatus { conditions, ..class_status() };
-    let item = to_item(&class);
-    (class, item)
-}
-
-fn each_condition(item: &mut Item, change: impl Fn(&mut Item)) {
-    let Some(Value::L(conditions)) = item.get_mut("conditions") else { panic!() };
-    for condition in conditions {
-        let Value::M(fields) = condition else { panic!() };
-        change(fields);
-    }
-}
-
-/// A release reads what the one before it wrote, and the other way round.
-#[test]
-fn a_reason_of_another_release_is_no_error() {
-    let key = keys::node_class(&cluster(), &class_status().name);
-    let check = |status: ConditionStatus, expected: ConditionReason| {
-        let (class, mut item) = class_of(status, expected);
-        each_condition(&mut item, |fields| {
-            fields.insert("reason".into(), Value::text("ReasonOfLater"));
-            fields.insert("exact_reason".into(), Value::text("ExactReasonOfLater"));
-        });
-        assert_eq!(from_item::<ClassStatus>(&key, &item).unwrap(), class);
-    };
-    check(ConditionStatus::True, ConditionReason::Holds);
-    check(ConditionStatus::False, ConditionReason::UnhealthyDependents);
-    check(ConditionStatus::Unknown, ConditionReason::UnhealthyDependents);
-}
-
-#[test]
-fn a_reason_that_earlier_releases_cant_read_stands_beside_one_that_they_can() {
-    let key = keys::node_class(&cluster(), &class_status().name);
-    let (class, mut item) = class_of(ConditionStatus::False, ConditionReason::KubeletExpressionsDisabled);
-    assert_eq!(from_item::<ClassStatus>(&key, &item).unwrap(), class);
-    each_condition(&mut item, |fields| {
-        assert_eq!(fields["reason"].as_text(), Some("InvalidKubeletConfiguration"));
-        fields.insert("exact_reason".into(), Value::text("ReasonOfLater"));
-    });
-    let (earlier, _) = class_of(ConditionStatus::False, ConditionReason::InvalidKubeletConfiguration);
-    assert_eq!(from_item::<ClassStatus>(&key, &item).unwrap(), earlier);
-}
-
 #[test]
 fn an_autoshift_without_an_end_reads_back() {
     let mut status = class_status();
@@ -484,7 +469,27 @@ fn a_step_removes_what_its_state_no_longer_has() {
 fn a_claim_is_at_most_one_kilobyte() {
     for state in states() {
         let key = keys::claim(&cluster(), &name("default-3k9x2"));
-        let bytes = crate::value::item_size(&key, &to_item(&claim(state)));
+        let bytes = crate::value::item_size(&key, &to_item(&with_fields(claim(state))));
         assert!(bytes <= 1024, "{bytes}");
     }
+}
+
+/// With digests of all fields of a template and a class.
+fn with_fields(claim: Claim) -> Claim {
+    let digests = |fields: usize| Some("0a1f".repeat(fields).parse().unwrap());
+    Claim { pool_fields: digests(7), class_fields: digests(17), ..claim }
+}
+
+#[test]
+fn a_claim_keeps_the_fields_that_it_was_launched_with_and_those_that_were_edited() {
+    let key = keys::claim(&cluster(), &name("default-3k9x2"));
+    let drift = Drift {
+        reason: DriftReason::NodePoolDrifted,
+        since: at("00:00:07"),
+        from: "1".into(),
+        to: "2".into(),
+        fields: vec!["spec.taints".into(), "metadata.labels".into()],
+    };
+    let kept = Claim { drift: Some(drift), ..with_fields(claim(ClaimState::Planned)) };
+    assert_eq!(from_item::<Claim>(&key, &to_item(&kept)).unwrap(), kept);
 }

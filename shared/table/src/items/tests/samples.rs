@@ -63,6 +63,7 @@ pub(super) fn registry_entry() -> Registry {
         service_cidr: "10.100.0.0/16".into(),
         settings: ClusterSettings {
             default_spread: vec!["topology.kubernetes.io/zone=1:DoNotSchedule".parse().unwrap()],
+            spot_request_tags: FeatureGate::Enabled,
             disruption_budget: Some(tenon_domain::budget::BudgetNodes::Percent(10)),
             ..ClusterSettings::default()
         },
@@ -196,6 +197,7 @@ pub(super) fn seen_by_provisioner() -> SeenRecord {
             price: Some(UsdPerHour::parse("0.0353").unwrap()),
             available: false,
         }],
+        offerings_at: None,
     }
 }
 
@@ -210,8 +212,11 @@ pub(super) fn told() -> ToldFindings {
         shown: Shown::Event,
         since: at("00:00:00"),
         told_at: at("00:00:01"),
+        next_try: Some(at("00:03:00")),
     };
-    ToldFindings { function: FunctionName::Provisioner, findings: vec![finding] }
+    let resting =
+        RestingFinding { identity: "4e5f6a7b".into(), since: at("00:00:00"), told_at: at("00:00:00") };
+    ToldFindings { function: FunctionName::Provisioner, findings: vec![finding], resting: vec![resting] }
 }
 
 pub(super) fn catalog_meta() -> CatalogMeta {

@@ -122,3 +122,32 @@ fn a_volume_is_made_in_the_zone_of_its_first_pod_and_the_others_follow() {
     world.running("third", "db", "a", with("own", json!({}))).tick(2);
     assert_eq!(world.feasible(with("own", json!({}))), "a");
 }
+
+#[test]
+fn a_claim_for_one_pod_keeps_other_pods_waiting_until_its_pod_is_gone() {
+    let world = two_zones();
+    world.apply(
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "waits"},
+        "provisioner": "ebs.csi.aws.com", "volumeBindingMode": "WaitForFirstConsumer"}),
+    );
+    for (name, mode) in [("alone", "ReadWriteOncePod"), ("shared", "ReadWriteOnce")] {
+        world.apply(json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"storageClassName": "waits", "accessModes": [mode]}}));
+    }
+    let with =
+        |name: &str| json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]});
+    assert_eq!(world.feasible(with("alone")), "a b");
+    for name in ["alone", "shared"] {
+        world.running(&format!("{name}-old"), "db", "a", with(name)).tick(1);
+    }
+    assert_eq!(
+        (world.feasible(with("alone")), world.feasible(with("shared"))),
+        (String::new(), "a".to_owned())
+    );
+    world.pod("new", "db", with("alone")).tick(2);
+    assert_eq!(world.node_of("new"), "-");
+    world.0.delete(Kind::Pod, "default", "alone-old");
+    world.tick(60);
+    assert_eq!(world.node_of("new"), "a");
+}
