@@ -15,6 +15,7 @@ use tenon_ec2::port::ImageState;
 
 use crate::crowded::CrowdedOut;
 use crate::history::{ClusterMoment, History};
+use crate::replaced_first::has_been_joined;
 
 /// How long an instance of Tenon may lack a claim: EC2 shows it late, the audit runs every ten minutes, some audits
 /// fail, and Tenon terminates only five orphans an hour.
@@ -235,12 +236,8 @@ pub fn invariant_states_go_forward(moment: &ClusterMoment, history: &mut History
         }
     }
     history.claims = moment.claims.iter().map(|claim| (claim.name.clone(), claim.clone())).collect();
-    for launch in &moment.launches {
-        let before = history.launches.get(&launch.id);
-        if before.is_some_and(|before| before.claims != launch.claims) {
-            history.joined_at.insert(launch.id.clone(), moment.at);
-        }
-    }
+    let joined = moment.launches.iter().filter(|now| has_been_joined(history.launches.get(&now.id), now));
+    history.joined_at.extend(joined.map(|launch| (launch.id.clone(), moment.at)));
     history.launches.extend(moment.launches.iter().map(|launch| (launch.id.clone(), launch.clone())));
     Ok(())
 }

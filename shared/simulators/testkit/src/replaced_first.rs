@@ -6,10 +6,12 @@
 //! does it judge how long a step takes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tenon_domain::claim::{Claim, ClaimState};
 use tenon_domain::id::{LaunchId, Uid};
+use tenon_domain::launch::Launch;
 use tenon_domain::manifest::pod_uid;
 use tenon_simulated_cluster::Evicted;
 
@@ -22,6 +24,14 @@ const TO_START: SignedDuration = SignedDuration::from_secs(21);
 /// waited for; but the state has the time before it was written, EC2's refusals are written first, calls are slow, and a
 /// counter that is read may be a second old.
 const KNOWN_WITHIN: SignedDuration = SignedDuration::from_secs(5);
+
+/// The most steps of a launch that no pod joined and whose first call was answered: its commit, and the answer.
+const ANSWERED_AT_ONCE: u64 = 2;
+
+/// Whether pods joined the launch since the step before, in which it may not have been there yet.
+pub(crate) fn has_been_joined(before: Option<&Arc<Launch>>, now: &Launch) -> bool {
+    before.map_or(now.revision > ANSWERED_AT_ONCE, |before| before.claims != now.claims)
+}
 
 /// A pod of an interrupted node isn't evicted while the instance of its replacement starts.
 ///
@@ -93,11 +103,9 @@ fn counted_since(moment: &ClusterMoment, claim: &Claim, uid: &Uid) -> Option<Tim
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tenon_domain::catalog::CapacityType;
     use tenon_domain::claim::{LaunchedInstance, RemovalReason};
-    use tenon_domain::launch::{Launch, LaunchCause, LaunchClaim, LaunchState};
+    use tenon_domain::launch::{LaunchCause, LaunchClaim, LaunchState};
     use tenon_snapshot::{Kind, ObjectKey};
 
     use super::*;
@@ -162,6 +170,23 @@ mod tests {
             instances: Vec::new(),
             pod_deletions: Vec::new(),
         }
+    }
+
+    #[test]
+    fn pods_may_join_a_launch_within_the_step_of_its_commit() {
+        let first = moment().launches.remove(0);
+        let later = |revision, pods: &[&str]| {
+            let mut launch = Launch { revision, ..(*first).clone() };
+            launch.claims[0].pods = pods.iter().map(|name| pod_uid("default", name).unwrap()).collect();
+            launch
+        };
+        let check = |before: Option<&Arc<Launch>>, now: &Launch, expected| {
+            assert_eq!(has_been_joined(before, now), expected, "{now:?}");
+        };
+        check(None, &later(2, &["web"]), false);
+        check(None, &later(3, &["web", "web-2"]), true);
+        check(Some(&first), &later(2, &["web"]), false);
+        check(Some(&first), &later(3, &["web", "web-2"]), true);
     }
 
     #[test]
